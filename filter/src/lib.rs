@@ -1,0 +1,1 @@
+//! The picker as a proxy-wasm module.

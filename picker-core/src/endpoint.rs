@@ -1,0 +1,99 @@
+//! What an endpoint is called and where it listens.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::net::SocketAddr;
+use core::str::FromStr;
+
+/// The number of one incarnation of an endpoint.
+///
+/// The collector gives it out. It changes when the server behind an address restarts, and is not used again while
+/// anything may still name it, so what was learned of the old incarnation never sticks to the new one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct EndpointId(pub u32);
+
+/// Where an endpoint listens: an IP address and a port, `10.0.0.1:8000` or `[2001:db8::1]:8000`.
+///
+/// Never a host name: Envoy's `ORIGINAL_DST` and `override_host` clusters take addresses only.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Address(SocketAddr);
+
+/// Why a text is not an [`Address`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AddressError {
+    /// The text is no `ip:port`.
+    NotIpAndPort,
+    /// The port is 0.
+    ZeroPort,
+}
+
+impl Address {
+    /// The IP address as text, without brackets.
+    pub fn ip(&self) -> String {
+        self.0.ip().to_string()
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.0.port()
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let address: SocketAddr = text.parse().map_err(|_| AddressError::NotIpAndPort)?;
+        if address.port() == 0 {
+            return Err(AddressError::ZeroPort);
+        }
+        Ok(Self(address))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotIpAndPort => "not an IP address and port",
+            Self::ZeroPort => "port 0 is not a port a server listens on",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    #[test]
+    fn an_address_is_an_ip_and_a_port() {
+        for good in ["10.0.0.1:8000", "[2001:db8::1]:8000", "127.0.0.1:1"] {
+            assert_eq!(
+                Address::from_str(good).map(|address| address.to_string()),
+                Ok(good.into())
+            );
+        }
+        for bad in [
+            "",
+            "localhost:80",
+            "10.0.0.1",
+            "10.0.0.1:99999",
+            "2001:db8::1:80 ",
+            "1.2.3.4:80,",
+        ] {
+            assert_eq!(
+                Address::from_str(bad),
+                Err(AddressError::NotIpAndPort),
+                "{bad}"
+            );
+        }
+        assert_eq!(Address::from_str("10.0.0.1:0"), Err(AddressError::ZeroPort));
+    }
+}
