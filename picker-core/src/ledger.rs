@@ -1,0 +1,247 @@
+//! What is in flight, counted by all workers in one byte string.
+//!
+//! Each worker owns one row and rewrites it whole with absolute numbers, so a lost write heals at the next one. A row
+//! whose owner has not written it for [`ROW_LIFETIME`] is void: its worker died, and its streams with it.
+
+use alloc::vec::Vec;
+
+use crate::bytes::{Reader, Writer};
+use crate::{EndpointId, Span, Timestamp};
+
+/// What workers have sent to one endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Load {
+    /// Requests in flight.
+    pub requests: u32,
+    /// Prompt tokens in flight that the endpoint has to compute and that have not given a first byte yet.
+    pub prefill_tokens: u32,
+    /// Hash blocks of prompt in flight.
+    pub blocks: u32,
+    /// Requests sent so far; wraps.
+    pub sent: u32,
+}
+
+impl Load {
+    /// Adds `other`, as when the rows of two workers are summed.
+    pub fn add(&mut self, other: Self) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.prefill_tokens = self.prefill_tokens.saturating_add(other.prefill_tokens);
+        self.blocks = self.blocks.saturating_add(other.blocks);
+        self.sent = self.sent.wrapping_add(other.sent);
+    }
+}
+
+/// One worker's row.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Row {
+    /// Who writes this row: a number drawn once per virtual machine.
+    pub owner: u64,
+    /// The lowest number no other live row has.
+    pub slot: u8,
+    /// When the owner last wrote it.
+    pub heartbeat: Timestamp,
+    /// Loads by endpoint, in the order of the endpoints' numbers.
+    pub loads: Vec<(EndpointId, Load)>,
+}
+
+impl Row {
+    /// The load of `endpoint`, created when missing.
+    pub fn load_mut(&mut self, endpoint: EndpointId) -> &mut Load {
+        let index = match self.loads.binary_search_by_key(&endpoint, |(id, _)| *id) {
+            Ok(index) => index,
+            Err(index) => {
+                self.loads.insert(index, (endpoint, Load::default()));
+                index
+            }
+        };
+        &mut self.loads[index].1
+    }
+}
+
+/// The rows of all workers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ledger {
+    /// Rows in the order of their slots.
+    pub rows: Vec<Row>,
+}
+
+impl Ledger {
+    /// Reads a ledger; bytes of another release, or cut ones, are an empty ledger, which heals as rows are rewritten.
+    pub fn decode(bytes: &[u8]) -> Self {
+        decode(bytes).unwrap_or_default()
+    }
+
+    /// Appends the ledger's bytes to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut writer = Writer(out);
+        writer.u8(FORMAT);
+        for row in &self.rows {
+            writer.u64(row.owner);
+            writer.u8(row.slot);
+            writer.u64(row.heartbeat.0);
+            writer.u16(row.loads.len() as u16);
+            for (endpoint, load) in &row.loads {
+                writer.u32(endpoint.0);
+                writer.u32(load.requests);
+                writer.u32(load.prefill_tokens);
+                writer.u32(load.blocks);
+                writer.u32(load.sent);
+            }
+        }
+    }
+
+    /// Puts `row` in the place of its owner's row, on the slot it had or the lowest free one, and drops void rows.
+    ///
+    /// `row.slot` is set. When all slots are taken the row shares the last one; only names depend on slots.
+    pub fn put(&mut self, row: &mut Row, now: Timestamp) {
+        row.heartbeat = now;
+        let own = self
+            .rows
+            .iter()
+            .find(|other| other.owner == row.owner)
+            .map(|other| other.slot);
+        self.rows
+            .retain(|other| other.owner != row.owner && other.is_live(now));
+        let taken = |slot| self.rows.iter().any(|other| other.slot == slot);
+        row.slot =
+            own.unwrap_or_else(|| (0..u8::MAX).find(|slot| !taken(*slot)).unwrap_or(u8::MAX));
+        let place = self.rows.partition_point(|other| other.slot < row.slot);
+        self.rows.insert(place, row.clone());
+    }
+
+    /// The load of `endpoint`, summed over live rows.
+    pub fn total(&self, endpoint: EndpointId, now: Timestamp) -> Load {
+        let mut total = Load::default();
+        for row in self.rows.iter().filter(|row| row.is_live(now)) {
+            if let Ok(index) = row.loads.binary_search_by_key(&endpoint, |(id, _)| *id) {
+                total.add(row.loads[index].1);
+            }
+        }
+        total
+    }
+}
+
+impl Row {
+    /// Whether the owner has written this row lately.
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        now.since(self.heartbeat) <= ROW_LIFETIME
+    }
+}
+
+fn decode(bytes: &[u8]) -> Option<Ledger> {
+    let mut reader = Reader(bytes);
+    if reader.u8()? != FORMAT {
+        return None;
+    }
+    let mut rows = Vec::new();
+    while !reader.is_empty() {
+        let mut row = Row {
+            owner: reader.u64()?,
+            slot: reader.u8()?,
+            heartbeat: Timestamp(reader.u64()?),
+            loads: Vec::new(),
+        };
+        for _ in 0..reader.u16()? {
+            let endpoint = EndpointId(reader.u32()?);
+            let load = Load {
+                requests: reader.u32()?,
+                prefill_tokens: reader.u32()?,
+                blocks: reader.u32()?,
+                sent: reader.u32()?,
+            };
+            row.loads.push((endpoint, load));
+        }
+        rows.push(row);
+    }
+    Some(Ledger { rows })
+}
+
+/// A row not rewritten for this long is void. Owners rewrite theirs every 250 ms, so eight beats are missed first.
+pub const ROW_LIFETIME: Span = Span::from_millis(2000);
+
+/// The first byte of a ledger; raised when the layout changes.
+const FORMAT: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    fn row(owner: u64, requests: u32) -> Row {
+        let load = Load {
+            requests,
+            sent: requests,
+            ..Load::default()
+        };
+        Row {
+            owner,
+            loads: vec![(EndpointId(1), load)],
+            ..Row::default()
+        }
+    }
+
+    fn slots(ledger: &Ledger) -> Vec<(u64, u8)> {
+        ledger
+            .rows
+            .iter()
+            .map(|row| (row.owner, row.slot))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_no_proper_prefix_is() {
+        let mut ledger = Ledger::default();
+        ledger.put(&mut row(7, 3), Timestamp(10));
+        ledger.put(&mut row(8, 4), Timestamp(20));
+        let mut bytes = Vec::new();
+        ledger.encode(&mut bytes);
+        assert_eq!(Ledger::decode(&bytes), ledger);
+        let whole_rows = [1, 1 + (bytes.len() - 1) / 2];
+        for length in (0..bytes.len()).filter(|length| !whole_rows.contains(length)) {
+            assert_eq!(
+                Ledger::decode(&bytes[..length]),
+                Ledger::default(),
+                "{length} bytes"
+            );
+        }
+    }
+
+    #[test]
+    fn totals_sum_live_rows_and_leave_out_void_ones() {
+        let mut ledger = Ledger::default();
+        ledger.put(&mut row(7, 3), Timestamp(0));
+        ledger.put(&mut row(8, 4), Timestamp(1));
+        let at = |now| ledger.total(EndpointId(1), Timestamp(now)).requests;
+        assert_eq!(at(ROW_LIFETIME.0), 7);
+        assert_eq!(
+            at(ROW_LIFETIME.0 + 1),
+            4,
+            "the older row is past its lifetime"
+        );
+        assert_eq!(at(ROW_LIFETIME.0 + 2), 0);
+        assert_eq!(ledger.total(EndpointId(2), Timestamp(1)), Load::default());
+    }
+
+    #[test]
+    fn a_worker_keeps_its_slot_and_a_newcomer_takes_a_void_one() {
+        let mut ledger = Ledger::default();
+        ledger.put(&mut row(7, 0), Timestamp(0));
+        ledger.put(&mut row(8, 0), Timestamp(0));
+        ledger.put(&mut row(8, 5), Timestamp(ROW_LIFETIME.0));
+        assert_eq!(slots(&ledger), [(7, 0), (8, 1)]);
+        ledger.put(&mut row(9, 0), Timestamp(ROW_LIFETIME.0 + 1));
+        assert_eq!(
+            slots(&ledger),
+            [(9, 0), (8, 1)],
+            "row 7 is void and its slot is free"
+        );
+        ledger.put(&mut row(7, 0), Timestamp(ROW_LIFETIME.0 + 2));
+        assert_eq!(
+            slots(&ledger),
+            [(9, 0), (8, 1), (7, 2)],
+            "a worker that woke up claims again"
+        );
+    }
+}

@@ -1,0 +1,282 @@
+//! One order of events for all workers: who was given which blocks.
+//!
+//! Entry `n` lives under key `n mod RING_ENTRIES`. A worker appends by compare-and-swap on the key of the next entry,
+//! so it succeeds only when it has seen every entry before its own, and all workers apply the same entries in the
+//! same order. No entry is ever missing in the middle: there is nothing to claim first and then to fill.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::bytes::{Reader, Writer};
+use crate::shared::{SharedData, Version};
+use crate::{BlockHash, EndpointId};
+
+/// A prompt was sent to an endpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// Where it went.
+    pub endpoint: EndpointId,
+    /// How many leading blocks the endpoint held already.
+    pub depth: u32,
+    /// The last of those, when there is one: it names all before it.
+    pub parent: Option<BlockHash>,
+    /// The blocks after it, which the endpoint holds from now on.
+    pub blocks: Vec<BlockHash>,
+}
+
+/// One worker's place in the ring.
+pub struct Ring {
+    key_prefix: String,
+    next: u64,
+    value: Vec<u8>,
+    version: Version,
+    /// Times this worker was so far behind that entries were overwritten before it had read them.
+    pub lapped: u64,
+}
+
+impl Ring {
+    /// A place at the first entry of the ring of `pool`.
+    pub fn new(pool: &str) -> Self {
+        Self {
+            key_prefix: format!("picker/{pool}/ring/"),
+            next: FIRST,
+            value: Vec::new(),
+            version: Version::ABSENT,
+            lapped: 0,
+        }
+    }
+
+    /// The number of the entry that will be read or written next.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Gives `apply` every entry written since the last call, in order.
+    pub fn replay(&mut self, shared: &impl SharedData, mut apply: impl FnMut(&Placed)) {
+        loop {
+            match self.read(shared, self.next) {
+                Some((sequence, placed)) if sequence == self.next => {
+                    if let Some(placed) = placed {
+                        apply(&placed);
+                    }
+                    self.next += 1;
+                }
+                Some((sequence, _)) if sequence > self.next => {
+                    self.lapped += u64::from(self.next > FIRST);
+                    self.next = self.oldest(shared).max(self.next + 1);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Appends `placed`; false when another worker has appended since the last [`Ring::replay`].
+    ///
+    /// After false, replay and think again: what `placed` says may have changed.
+    #[must_use]
+    pub fn append(&mut self, shared: &impl SharedData, placed: &Placed) -> bool {
+        self.value.clear();
+        encode(self.next, placed, &mut self.value);
+        let appended = shared.set_if(&self.key(self.next), &self.value, self.version);
+        self.next += u64::from(appended);
+        appended
+    }
+
+    /// The oldest entry that can still be read, by bisecting the ring for its newest.
+    fn oldest(&mut self, shared: &impl SharedData) -> u64 {
+        let sequence_at = |ring: &mut Self, position: u64| {
+            ring.read(shared, position)
+                .map_or(0, |(sequence, _)| sequence)
+        };
+        let first = sequence_at(self, 0);
+        let (mut newest, mut low, mut high) = (first, 0, RING_ENTRIES);
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            let sequence = sequence_at(self, middle);
+            if sequence > newest {
+                (newest, low) = (sequence, middle);
+            } else {
+                high = middle;
+            }
+        }
+        // One entry of slack: the oldest is the next to be overwritten.
+        newest.saturating_sub(RING_ENTRIES - 2).max(FIRST)
+    }
+
+    /// The entry under the key of `sequence`, with its own number; `None` when the key was never written.
+    fn read(&mut self, shared: &impl SharedData, sequence: u64) -> Option<(u64, Option<Placed>)> {
+        let key = self.key(sequence);
+        self.version = shared.get(&key, &mut self.value);
+        decode(&self.value)
+    }
+
+    fn key(&self, sequence: u64) -> String {
+        format!("{}{}", self.key_prefix, sequence % RING_ENTRIES)
+    }
+}
+
+fn encode(sequence: u64, placed: &Placed, out: &mut Vec<u8>) {
+    let mut writer = Writer(out);
+    writer.u8(FORMAT);
+    writer.u64(sequence);
+    writer.u8(KIND_PLACED);
+    writer.u32(placed.endpoint.0);
+    writer.u32(placed.depth);
+    writer.u64(placed.parent.map_or(0, |hash| hash.0));
+    for block in &placed.blocks {
+        writer.u64(block.0);
+    }
+}
+
+/// The number of an entry and, when this release knows its kind, the entry.
+fn decode(bytes: &[u8]) -> Option<(u64, Option<Placed>)> {
+    let mut reader = Reader(bytes);
+    let format = reader.u8()?;
+    let sequence = reader.u64()?;
+    Some((
+        sequence,
+        (format == FORMAT).then(|| decode_placed(reader)).flatten(),
+    ))
+}
+
+fn decode_placed(mut reader: Reader<'_>) -> Option<Placed> {
+    if reader.u8()? != KIND_PLACED {
+        return None;
+    }
+    let endpoint = EndpointId(reader.u32()?);
+    let depth = reader.u32()?;
+    let parent = BlockHash(reader.u64()?);
+    let mut blocks = Vec::with_capacity(reader.0.len() / size_of::<u64>());
+    while !reader.is_empty() {
+        blocks.push(BlockHash(reader.u64()?));
+    }
+    Some(Placed {
+        endpoint,
+        depth,
+        parent: (depth > 0).then_some(parent),
+        blocks,
+    })
+}
+
+/// Entries kept. Workers replay every 100 ms at the latest, so this bears 10,000 placements a second.
+pub const RING_ENTRIES: u64 = 1024;
+
+/// The number of the first entry; 0 stands for a key that was never written.
+const FIRST: u64 = 1;
+
+/// The first byte of an entry; raised when the layout changes. The number after it keeps its place.
+const FORMAT: u8 = 1;
+
+const KIND_PLACED: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::LocalData;
+    use alloc::vec;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    fn placed(number: u64) -> Placed {
+        let blocks = vec![BlockHash(number), BlockHash(number + 1)];
+        Placed {
+            endpoint: EndpointId(number as u32),
+            depth: 1,
+            parent: Some(BlockHash(9)),
+            blocks,
+        }
+    }
+
+    fn read_all(ring: &mut Ring, shared: &LocalData) -> Vec<u32> {
+        let mut seen = Vec::new();
+        ring.replay(shared, |placed| seen.push(placed.endpoint.0));
+        seen
+    }
+
+    fn append(ring: &mut Ring, shared: &LocalData, number: u64) {
+        read_all(ring, shared);
+        assert!(ring.append(shared, &placed(number)));
+    }
+
+    #[test]
+    fn an_entry_arrives_as_it_was_appended() {
+        let shared = LocalData::default();
+        let (mut writer, mut reader) = (Ring::new("a"), Ring::new("a"));
+        append(&mut writer, &shared, 5);
+        let mut seen = Vec::new();
+        reader.replay(&shared, |placed| seen.push(placed.clone()));
+        assert_eq!(seen, [placed(5)]);
+        assert_eq!(
+            read_all(&mut Ring::new("b"), &shared),
+            [],
+            "pools do not mix"
+        );
+    }
+
+    #[test]
+    fn a_worker_appends_only_after_it_has_seen_all_before() {
+        let shared = LocalData::default();
+        let (mut first, mut second) = (Ring::new("a"), Ring::new("a"));
+        read_all(&mut first, &shared);
+        read_all(&mut second, &shared);
+        assert!(first.append(&shared, &placed(1)));
+        assert!(!second.append(&shared, &placed(2)));
+        assert_eq!(read_all(&mut second, &shared), [1]);
+        assert!(second.append(&shared, &placed(2)));
+        assert_eq!(
+            read_all(&mut first, &shared),
+            [2],
+            "a worker does not read its own entry again"
+        );
+    }
+
+    #[test]
+    fn a_worker_that_was_lapped_goes_on_with_the_oldest_entry_left() {
+        let shared = LocalData::default();
+        let (mut writer, mut sleeper) = (Ring::new("a"), Ring::new("a"));
+        append(&mut writer, &shared, 1);
+        assert_eq!(read_all(&mut sleeper, &shared), [1]);
+        for laps in [2, 3, 7] {
+            let last = laps * RING_ENTRIES + laps * 100;
+            for number in writer.next()..=last {
+                append(&mut writer, &shared, number);
+            }
+            let seen = read_all(&mut sleeper, &shared);
+            assert_eq!(seen.len() as u64, RING_ENTRIES - 1);
+            assert_eq!(seen.last(), Some(&(last as u32)));
+        }
+        assert_eq!(sleeper.lapped, 3);
+        assert_eq!(
+            read_all(&mut Ring::new("a"), &shared).len() as u64,
+            RING_ENTRIES - 1
+        );
+    }
+
+    #[test]
+    fn a_newcomer_reads_all_of_a_ring_that_has_not_gone_round() {
+        for entries in [1, 2, 100, RING_ENTRIES - 1] {
+            let shared = LocalData::default();
+            let mut writer = Ring::new("a");
+            (1..=entries).for_each(|number| append(&mut writer, &shared, number));
+            assert_eq!(read_all(&mut Ring::new("a"), &shared).len() as u64, entries);
+        }
+    }
+
+    #[test]
+    fn an_entry_of_another_release_is_passed_over() {
+        let shared = LocalData::default();
+        let mut writer = Ring::new("a");
+        let mut other = vec![FORMAT + 1];
+        other.extend_from_slice(&FIRST.to_le_bytes());
+        shared.set("picker/a/ring/1", &other);
+        append(&mut writer, &shared, 2);
+        assert_eq!(read_all(&mut Ring::new("a"), &shared), [2]);
+        shared.set("picker/a/ring/3", b"x");
+        assert_eq!(
+            read_all(&mut Ring::new("a"), &shared),
+            [2],
+            "cut bytes end the replay"
+        );
+    }
+}
