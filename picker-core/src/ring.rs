@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(seen, [placed(5)]);
         assert_eq!(
             read_all(&mut Ring::new("b"), &shared),
-            [],
+            [0_u32; 0],
             "pools do not mix"
         );
     }

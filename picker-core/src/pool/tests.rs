@@ -1,0 +1,273 @@
+//! Several workers that share nothing but shared data.
+
+use super::*;
+use crate::request::Prompt;
+use crate::shared::LocalData;
+use crate::snapshot::publish;
+use alloc::vec;
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+fn addresses(count: u8) -> Vec<Address> {
+    (1..=count)
+        .map(|host| format!("10.0.0.{host}:8000").parse().unwrap())
+        .collect()
+}
+
+fn worker(endpoints: u8, owner: u64) -> (Pool, Draws) {
+    let options = PoolOptions {
+        name: "llm".into(),
+        profile: Profile::default(),
+        staleness_threshold: Span::from_millis(2000),
+        capacity_tokens: None,
+    };
+    (
+        Pool::new(options, Snapshot::unknown(addresses(endpoints)), owner),
+        Draws::new(owner),
+    )
+}
+
+/// A request whose blocks are `length` links of the chain that starts with `seed`.
+fn request(seed: u64, length: u64) -> Request {
+    let blocks: Vec<BlockHash> = (0..length)
+        .map(|block| BlockHash(seed * 1_000_003 + block))
+        .collect();
+    let prompts = vec![Prompt {
+        bytes: length * BLOCK_BYTES as u64,
+        blocks,
+    }];
+    Request {
+        prompts,
+        ..Request::default()
+    }
+}
+
+/// All endpoints scraped at `now` with empty queues.
+fn idle(endpoints: u8, now: Timestamp) -> Snapshot {
+    let mut snapshot = Snapshot::unknown(addresses(endpoints));
+    for endpoint in &mut snapshot.endpoints {
+        endpoint.scraped_at = Some(now);
+        endpoint.metrics.waiting = Some(0.0);
+        endpoint.metrics.kv_usage = Some(0.0);
+    }
+    snapshot
+}
+
+fn spread(picks: &[Pick], endpoints: usize) -> Vec<usize> {
+    let mut counts = vec![0; endpoints];
+    picks
+        .iter()
+        .for_each(|pick| counts[pick.ticket.endpoint.0 as usize - 1] += 1);
+    counts
+}
+
+#[test]
+fn a_prefix_placed_by_one_worker_is_found_by_all_others() {
+    let shared = LocalData::default();
+    let mut workers: Vec<_> = (1..=4).map(|owner| worker(3, owner)).collect();
+    let mut home = Vec::new();
+    for round in 0..40 {
+        let (pool, draws) = &mut workers[round % 4];
+        let prefix = (round / 4 % 2) as u64;
+        let pick = pool
+            .pick(&shared, &request(prefix, 30), draws, Timestamp(1))
+            .unwrap();
+        pool.on_done(&shared, &pick.ticket, Timestamp(1));
+        if round >= 8 {
+            assert_eq!((pick.matched, pick.blocks), (30, 30));
+            home.push((prefix, pick.ticket.endpoint));
+        }
+    }
+    home.sort_unstable();
+    home.dedup();
+    assert_eq!(home.len(), 2, "each prefix must have one home: {home:?}");
+    assert!(
+        workers
+            .iter()
+            .all(|(pool, _)| pool.troubles() == Troubles::default())
+    );
+}
+
+#[test]
+fn a_burst_over_several_workers_spreads_although_all_endpoints_hold_the_prefix() {
+    let shared = LocalData::default();
+    let now = Timestamp(1000);
+    publish(&shared, "llm", &idle(8, now));
+    let mut workers: Vec<_> = (1..=8).map(|owner| worker(8, owner)).collect();
+    let warm = request(1, 50);
+    for endpoint in 1..=8 {
+        workers[0].0.catch_up(&shared);
+        workers[0]
+            .0
+            .place(&shared, EndpointId(endpoint), &warm.prompts[0].blocks);
+    }
+    let burst = |at: usize| {
+        let (pool, draws) = &mut workers[at % 8];
+        pool.pick(&shared, &warm, draws, now).unwrap()
+    };
+    let picks: Vec<Pick> = (0..64).map(burst).collect();
+    let counts = spread(&picks, 8);
+    assert!(
+        counts.iter().all(|count| (5..=11).contains(count)),
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn equal_endpoints_share_requests_that_have_nothing_in_common() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(4, 9);
+    publish(&shared, "llm", &idle(4, Timestamp(0)));
+    let mut picks = Vec::new();
+    for number in 0..4000 {
+        let pick = pool
+            .pick(&shared, &request(number, 2), &mut draws, Timestamp(0))
+            .unwrap();
+        pool.on_done(&shared, &pick.ticket, Timestamp(0));
+        // A scrape shows the idle endpoint again, so nothing but the draw decides.
+        let mut snapshot = idle(4, Timestamp(0));
+        for endpoint in &mut snapshot.endpoints {
+            endpoint.sent_at_scrape = pool.ledger.total(endpoint.id, Timestamp(0)).sent;
+        }
+        publish(&shared, "llm", &snapshot);
+        picks.push(pick);
+    }
+    let counts = spread(&picks, 4);
+    assert!(
+        counts.iter().all(|count| (900..=1100).contains(count)),
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn prompts_shorter_than_a_block_have_no_home() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(4, 9);
+    let pick = pool
+        .pick(&shared, &request(1, 0), &mut draws, Timestamp(0))
+        .unwrap();
+    assert_eq!((pick.matched, pick.blocks), (0, 0));
+    assert_eq!(pool.ring.next(), 1, "nothing was told to the others");
+}
+
+#[test]
+fn what_ends_is_given_back_exactly() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(2, 5);
+    let (mut other, _) = worker(2, 6);
+    let mut pick = pool
+        .pick(&shared, &request(1, 8), &mut draws, Timestamp(5))
+        .unwrap();
+    let total = |pool: &mut Pool, id| {
+        pool.read_ledger(&shared);
+        pool.ledger.total(id, Timestamp(5))
+    };
+    let endpoint = pick.ticket.endpoint;
+    let load = total(&mut other, endpoint);
+    assert_eq!(
+        (load.requests, load.prefill_tokens, load.blocks, load.sent),
+        (1, 512, 8, 1)
+    );
+    pool.on_first_byte(&shared, &mut pick.ticket, Timestamp(5));
+    assert_eq!(total(&mut other, endpoint).prefill_tokens, 0);
+    let second = EndpointId(3 - endpoint.0);
+    let address = pool.snapshot().endpoint(second).unwrap().address;
+    assert!(pool.on_served_by(&shared, &mut pick.ticket, address, Timestamp(5)));
+    assert_eq!(
+        total(&mut other, endpoint),
+        Load::default(),
+        "it moved to the one that served"
+    );
+    assert_eq!(total(&mut other, second).requests, 1);
+    pool.on_done(&shared, &pick.ticket, Timestamp(5));
+    assert_eq!(
+        total(&mut other, second),
+        Load {
+            sent: 1,
+            ..Load::default()
+        }
+    );
+    let stranger = "9.9.9.9:9".parse().unwrap();
+    assert!(!pool.on_served_by(&shared, &mut pick.ticket, stranger, Timestamp(5)));
+}
+
+#[test]
+fn a_worker_that_stopped_is_not_counted_and_one_that_ticks_is() {
+    let shared = LocalData::default();
+    let (mut lost, mut draws) = worker(1, 5);
+    let (mut alive, mut more) = worker(1, 6);
+    lost.pick(&shared, &request(1, 1), &mut draws, Timestamp(0))
+        .unwrap();
+    alive
+        .pick(&shared, &request(2, 1), &mut more, Timestamp(0))
+        .unwrap();
+    for millis in (0..5000).step_by(100) {
+        alive.tick(&shared, Timestamp(millis * 1000));
+    }
+    alive.read_ledger(&shared);
+    let load = alive.ledger.total(EndpointId(1), Timestamp(5_000_000));
+    assert_eq!((load.requests, alive.ledger.rows.len()), (1, 1));
+}
+
+#[test]
+fn a_pool_without_endpoints_refuses() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(0, 5);
+    let refused = pool.pick(&shared, &request(1, 1), &mut draws, Timestamp(0));
+    assert_eq!(refused, Err(Refusal::NoEndpoint));
+}
+
+#[test]
+fn a_new_incarnation_starts_cold() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(1, 5);
+    pool.pick(&shared, &request(1, 9), &mut draws, Timestamp(0))
+        .unwrap();
+    assert_eq!(
+        pool.pick(&shared, &request(1, 9), &mut draws, Timestamp(0))
+            .unwrap()
+            .matched,
+        9
+    );
+    let mut restarted = Snapshot {
+        next_id: 2,
+        endpoints: Vec::new(),
+    };
+    restarted.add(addresses(1)[0]);
+    publish(&shared, "llm", &restarted);
+    let pick = pool
+        .pick(&shared, &request(1, 9), &mut draws, Timestamp(0))
+        .unwrap();
+    assert_eq!((pick.ticket.endpoint, pick.matched), (EndpointId(2), 0));
+}
+
+#[test]
+fn an_engine_without_prefix_caching_attracts_nobody() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(1, 5);
+    let mut snapshot = idle(1, Timestamp(0));
+    snapshot.endpoints[0].metrics.prefix_caching = Some(false);
+    publish(&shared, "llm", &snapshot);
+    for _ in 0..2 {
+        let pick = pool
+            .pick(&shared, &request(1, 9), &mut draws, Timestamp(0))
+            .unwrap();
+        assert_eq!(pick.matched, 0);
+    }
+}
+
+#[test]
+fn the_told_capacity_bounds_what_is_remembered() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(1, 5);
+    let mut snapshot = idle(1, Timestamp(0));
+    snapshot.endpoints[0].metrics.capacity_tokens = Some(6400);
+    publish(&shared, "llm", &snapshot);
+    pool.pick(&shared, &request(1, 200), &mut draws, Timestamp(0))
+        .unwrap();
+    assert_eq!(
+        pool.index.held(EndpointId(1)),
+        95,
+        "95 % of 100 blocks of 64 tokens"
+    );
+}

@@ -1,0 +1,353 @@
+//! The endpoints of a pool and what they said of themselves at one moment.
+//!
+//! The collector writes a snapshot whole; a worker reads it again when the small generation beside it has moved.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::str::FromStr;
+
+use crate::bytes::{Reader, Writer};
+use crate::metrics::{EndpointMetrics, Lora};
+use crate::shared::SharedData;
+use crate::{Address, EndpointId, Span, Timestamp};
+
+/// One endpoint at the moment of a snapshot.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EndpointState {
+    /// The number of this incarnation.
+    pub id: EndpointId,
+    /// Where it listens.
+    pub address: Address,
+    /// Its last readable metrics page.
+    pub metrics: EndpointMetrics,
+    /// When that page was read; `None` before the first.
+    pub scraped_at: Option<Timestamp>,
+    /// What all workers had sent to it by then, see [`crate::Load::sent`].
+    pub sent_at_scrape: u32,
+    /// False when nothing listens at its address.
+    pub reachable: bool,
+}
+
+impl EndpointState {
+    /// An endpoint of which nothing is known yet.
+    pub fn unknown(id: EndpointId, address: Address) -> Self {
+        let metrics = EndpointMetrics::default();
+        Self {
+            id,
+            address,
+            metrics,
+            scraped_at: None,
+            sent_at_scrape: 0,
+            reachable: true,
+        }
+    }
+
+    /// Whether its metrics are at most `threshold` old.
+    pub fn is_fresh(&self, now: Timestamp, threshold: Span) -> bool {
+        self.scraped_at.is_some_and(|at| now.since(at) <= threshold)
+    }
+}
+
+/// The endpoints of a pool at one moment.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Snapshot {
+    /// The number that the next new incarnation gets.
+    pub next_id: u32,
+    /// In the order of their numbers.
+    pub endpoints: Vec<EndpointState>,
+}
+
+impl Snapshot {
+    /// The snapshot before any scrape: all endpoints unknown, numbered in the order given, from 1.
+    ///
+    /// The collector starts from the same one, so workers that cannot wait for it agree with it.
+    pub fn unknown(addresses: impl IntoIterator<Item = Address>) -> Self {
+        let mut snapshot = Self {
+            next_id: 1,
+            endpoints: Vec::new(),
+        };
+        for address in addresses {
+            snapshot.add(address);
+        }
+        snapshot
+    }
+
+    /// Adds an endpoint of which nothing is known, under a number never used before.
+    pub fn add(&mut self, address: Address) {
+        let id = EndpointId(self.next_id);
+        self.next_id = self.next_id.saturating_add(1);
+        self.endpoints.push(EndpointState::unknown(id, address));
+    }
+
+    /// The endpoint with this number.
+    pub fn endpoint(&self, id: EndpointId) -> Option<&EndpointState> {
+        let index = self
+            .endpoints
+            .binary_search_by_key(&id, |endpoint| endpoint.id)
+            .ok()?;
+        self.endpoints.get(index)
+    }
+
+    /// Appends the snapshot's bytes to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut writer = Writer(out);
+        writer.u8(FORMAT);
+        writer.u32(self.next_id);
+        for endpoint in &self.endpoints {
+            writer.u32(endpoint.id.0);
+            writer.text(&endpoint.address.to_string());
+            writer.count(endpoint.scraped_at.map(|at| at.0));
+            writer.u32(endpoint.sent_at_scrape);
+            writer.u8(u8::from(endpoint.reachable));
+            encode_metrics(&endpoint.metrics, &mut writer);
+        }
+    }
+
+    /// Reads a snapshot; `None` for bytes of another release or cut ones.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        if reader.u8()? != FORMAT {
+            return None;
+        }
+        let mut snapshot = Self {
+            next_id: reader.u32()?,
+            endpoints: Vec::new(),
+        };
+        while !reader.is_empty() {
+            snapshot.endpoints.push(EndpointState {
+                id: EndpointId(reader.u32()?),
+                address: Address::from_str(reader.text()?).ok()?,
+                scraped_at: reader.count()?.map(Timestamp),
+                sent_at_scrape: reader.u32()?,
+                reachable: reader.u8()? == 1,
+                metrics: decode_metrics(&mut reader)?,
+            });
+        }
+        snapshot
+            .endpoints
+            .is_sorted_by_key(|endpoint| endpoint.id)
+            .then_some(snapshot)
+    }
+}
+
+/// A worker's decoded copy of a pool's snapshot.
+pub struct View {
+    key: String,
+    generation_key: String,
+    generation: Vec<u8>,
+    bytes: Vec<u8>,
+    snapshot: Snapshot,
+    /// Snapshots that could not be read; the last good one stayed.
+    pub unreadable: u64,
+}
+
+impl View {
+    /// A view of `pool` that shows `initial` until the collector has published.
+    pub fn new(pool: &str, initial: Snapshot) -> Self {
+        Self {
+            key: snapshot_key(pool),
+            generation_key: generation_key(pool),
+            generation: Vec::new(),
+            bytes: Vec::new(),
+            snapshot: initial,
+            unreadable: 0,
+        }
+    }
+
+    /// Reads the snapshot again when its generation has moved; tells whether it did.
+    pub fn refresh(&mut self, shared: &impl SharedData) -> bool {
+        shared.get(&self.generation_key, &mut self.bytes);
+        if self.bytes == self.generation {
+            return false;
+        }
+        core::mem::swap(&mut self.bytes, &mut self.generation);
+        shared.get(&self.key, &mut self.bytes);
+        match Snapshot::decode(&self.bytes) {
+            Some(snapshot) => {
+                self.snapshot = snapshot;
+                true
+            }
+            None => {
+                self.unreadable += 1;
+                false
+            }
+        }
+    }
+
+    /// The last snapshot that could be read.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+}
+
+/// Writes `snapshot` for all workers of `pool` under the next generation.
+pub fn publish(shared: &impl SharedData, pool: &str, snapshot: &Snapshot) {
+    let mut bytes = Vec::new();
+    shared.get(&generation_key(pool), &mut bytes);
+    let generation = Reader(&bytes).u64().unwrap_or(0).wrapping_add(1);
+    bytes.clear();
+    snapshot.encode(&mut bytes);
+    shared.set(&snapshot_key(pool), &bytes);
+    shared.set(&generation_key(pool), &generation.to_le_bytes());
+}
+
+/// The generation of the snapshot published last; 0 before the first.
+pub fn generation(shared: &impl SharedData, pool: &str) -> u64 {
+    let mut bytes = Vec::new();
+    shared.get(&generation_key(pool), &mut bytes);
+    Reader(&bytes).u64().unwrap_or(0)
+}
+
+fn snapshot_key(pool: &str) -> String {
+    format!("picker/{pool}/snapshot")
+}
+
+fn generation_key(pool: &str) -> String {
+    format!("picker/{pool}/generation")
+}
+
+fn encode_metrics(metrics: &EndpointMetrics, writer: &mut Writer<'_>) {
+    writer.gauge(metrics.running);
+    writer.gauge(metrics.waiting);
+    writer.gauge(metrics.kv_usage);
+    writer.gauge(metrics.kv_usage_max);
+    writer.count(metrics.block_size.map(u64::from));
+    writer.count(metrics.num_blocks);
+    writer.count(metrics.capacity_tokens);
+    writer.count(metrics.prefix_queries);
+    writer.count(metrics.prefix_hits);
+    writer.flag(metrics.sleeping);
+    writer.flag(metrics.prefix_caching);
+    writer.gauge(metrics.process_started);
+    writer.u8(u8::from(metrics.lora.is_some()));
+    if let Some(lora) = &metrics.lora {
+        writer.count(lora.max.map(u64::from));
+        encode_names(&lora.running, writer);
+        encode_names(&lora.waiting, writer);
+    }
+}
+
+fn decode_metrics(reader: &mut Reader<'_>) -> Option<EndpointMetrics> {
+    Some(EndpointMetrics {
+        running: reader.gauge()?,
+        waiting: reader.gauge()?,
+        kv_usage: reader.gauge()?,
+        kv_usage_max: reader.gauge()?,
+        block_size: reader.count()?.and_then(|size| u32::try_from(size).ok()),
+        num_blocks: reader.count()?,
+        capacity_tokens: reader.count()?,
+        prefix_queries: reader.count()?,
+        prefix_hits: reader.count()?,
+        sleeping: reader.flag()?,
+        prefix_caching: reader.flag()?,
+        process_started: reader.gauge()?,
+        lora: match reader.u8()? {
+            0 => None,
+            _ => Some(Lora {
+                max: reader.count()?.and_then(|max| u32::try_from(max).ok()),
+                running: decode_names(reader)?,
+                waiting: decode_names(reader)?,
+            }),
+        },
+    })
+}
+
+fn encode_names(names: &[String], writer: &mut Writer<'_>) {
+    let kept = names.iter().take(NAMES_MAX);
+    writer.u16(kept.len() as u16);
+    kept.for_each(|name| writer.text(name));
+}
+
+fn decode_names(reader: &mut Reader<'_>) -> Option<Vec<String>> {
+    (0..reader.u16()?)
+        .map(|_| reader.text().map(String::from))
+        .collect()
+}
+
+/// Adapters kept per endpoint and list; engines batch a few dozen at most.
+const NAMES_MAX: usize = 1024;
+
+/// The first byte of a snapshot; raised when the layout changes.
+const FORMAT: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::LocalData;
+    use alloc::vec;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    fn addresses() -> [Address; 2] {
+        ["10.0.0.1:8000", "[::1]:8001"].map(|text| text.parse().unwrap())
+    }
+
+    fn full() -> Snapshot {
+        let mut snapshot = Snapshot::unknown(addresses());
+        let endpoint = &mut snapshot.endpoints[1];
+        endpoint.scraped_at = Some(Timestamp(77));
+        endpoint.sent_at_scrape = 5;
+        endpoint.reachable = false;
+        endpoint.metrics = EndpointMetrics {
+            running: Some(1.0),
+            waiting: Some(2.5),
+            kv_usage: Some(0.25),
+            kv_usage_max: None,
+            block_size: Some(16),
+            num_blocks: Some(7876),
+            capacity_tokens: Some(126_000),
+            prefix_queries: Some(0),
+            prefix_hits: None,
+            lora: Some(Lora {
+                running: vec!["a".into()],
+                waiting: vec![],
+                max: Some(4),
+            }),
+            sleeping: Some(false),
+            prefix_caching: Some(true),
+            process_started: Some(1.7e9),
+        };
+        snapshot
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_no_proper_prefix_is() {
+        let snapshot = full();
+        let mut bytes = Vec::new();
+        snapshot.encode(&mut bytes);
+        assert_eq!(Snapshot::decode(&bytes), Some(snapshot.clone()));
+        for length in 0..bytes.len() {
+            let shorter = Snapshot::decode(&bytes[..length]);
+            let endpoints = shorter.map(|shorter| shorter.endpoints.len());
+            assert!(endpoints.is_none_or(|count| count < 2), "{length} bytes");
+        }
+        bytes[0] += 1;
+        assert_eq!(Snapshot::decode(&bytes), None, "another release's format");
+    }
+
+    #[test]
+    fn a_view_follows_the_generation_and_keeps_the_last_good_snapshot() {
+        let shared = LocalData::default();
+        let mut view = View::new("llm", Snapshot::unknown(addresses()));
+        assert!(!view.refresh(&shared), "nothing is published yet");
+        assert_eq!(view.snapshot().endpoints.len(), 2);
+        publish(&shared, "llm", &full());
+        assert!(view.refresh(&shared));
+        assert!(!view.refresh(&shared), "the generation has not moved");
+        assert_eq!(view.snapshot(), &full());
+        shared.set("picker/llm/snapshot", b"garbage");
+        shared.set("picker/llm/generation", &9_u64.to_le_bytes());
+        assert!(!view.refresh(&shared));
+        assert_eq!((view.snapshot(), view.unreadable), (&full(), 1));
+    }
+
+    #[test]
+    fn metrics_are_fresh_up_to_the_threshold() {
+        let mut endpoint = EndpointState::unknown(EndpointId(1), addresses()[0]);
+        assert!(!endpoint.is_fresh(Timestamp(0), Span(10)), "never scraped");
+        endpoint.scraped_at = Some(Timestamp(5));
+        assert!(endpoint.is_fresh(Timestamp(15), Span(10)));
+        assert!(!endpoint.is_fresh(Timestamp(16), Span(10)));
+    }
+}
