@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 /// The gauges of one metrics page, summed over the data-parallel engines behind the address.
 ///
-/// `None` is *unknown*: the page did not say, or said something that cannot be true. Unknown is neither idle nor full.
+/// `None` is *unknown*: the page did not say, or said something that cannot be true. Unknown is
+/// neither idle nor full.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct EndpointMetrics {
     /// Requests executing.
@@ -36,6 +37,20 @@ pub struct EndpointMetrics {
     pub process_started: Option<f64>,
 }
 
+impl EndpointMetrics {
+    /// Whether the server restarted between `earlier` and now, so that its cache is empty.
+    ///
+    /// The start of its process tells, and where either page lacks it, a prefix counter that fell.
+    pub fn restarted_since(&self, earlier: &Self) -> bool {
+        if let (Some(now), Some(then)) = (self.process_started, earlier.process_started) {
+            return (now - then).abs() > PROCESS_START_NOISE_SECONDS;
+        }
+        let fell = |now: Option<u64>, then| now.zip(then).is_some_and(|(now, then)| now < then);
+        fell(self.prefix_queries, earlier.prefix_queries)
+            || fell(self.prefix_hits, earlier.prefix_hits)
+    }
+}
+
 /// The adapters of one endpoint.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lora {
@@ -45,4 +60,41 @@ pub struct Lora {
     pub waiting: Vec<String>,
     /// Adapters that fit in one batch.
     pub max: Option<u32>,
+}
+
+/// Some servers compute their start from the uptime at each scrape, which wobbles within a second.
+const PROCESS_START_NOISE_SECONDS: f64 = 1.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    fn metrics(started: Option<f64>, queries: Option<u64>, hits: Option<u64>) -> EndpointMetrics {
+        EndpointMetrics {
+            process_started: started,
+            prefix_queries: queries,
+            prefix_hits: hits,
+            ..EndpointMetrics::default()
+        }
+    }
+
+    #[test]
+    fn a_restart_shows_in_the_process_start_or_else_in_counters_that_fell() {
+        let before = metrics(Some(1000.0), Some(50), Some(20));
+        for (started, queries, hits, expected) in [
+            (Some(1000.0), Some(60), Some(20), false),
+            (Some(1000.9), Some(60), Some(20), false),
+            (Some(1002.0), Some(60), Some(20), true),
+            (Some(1000.0), Some(1), Some(0), false),
+            (None, Some(50), Some(20), false),
+            (None, Some(49), Some(20), true),
+            (None, Some(60), Some(19), true),
+            (None, None, None, false),
+        ] {
+            let after = metrics(started, queries, hits);
+            assert_eq!(after.restarted_since(&before), expected, "{after:?}");
+        }
+    }
 }

@@ -1,0 +1,677 @@
+//! From a metrics page to [`EndpointMetrics`].
+//!
+//! What a page does not say, or says in a way that cannot be true, is unknown: never idle, never
+//! full.
+#![deny(clippy::indexing_slicing)]
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::adapters::NewestLora;
+use crate::engine::{EngineKind, Family, Gauge};
+use crate::exposition::{Line, Lines, Sample, Unread, number};
+use crate::metrics::EndpointMetrics;
+use crate::series::{Engines, Series, SeriesKey};
+use crate::time::Timestamp;
+
+/// What a metrics page says, and what was odd about it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Reading {
+    /// The gauges; what the page does not say is unknown.
+    pub metrics: EndpointMetrics,
+    /// The oddities, none of which kept the rest from being read.
+    pub warnings: Vec<Warning>,
+}
+
+/// Something odd about a page that could be read.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Warning {
+    /// So many lines were no samples. Lines of families nobody reads are looked at only as far as
+    /// their name.
+    BadLines(u32),
+    /// The body was cut: its unfinished line, and the family it was cut in, are unknown.
+    Truncated,
+    /// A series of this key was not a number, infinite or negative.
+    Unusable(&'static str),
+    /// A fraction above 1 counts as 1.
+    KvUsageAboveOne(f64),
+    /// Several API servers added up the times of their LoRA lines, so that the newest line is a
+    /// guess.
+    LoraTimesSummed,
+}
+
+/// Why a page with status 200 says nothing. It makes an endpoint unknown, never idle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageError {
+    /// Nothing but white space.
+    Empty,
+    /// No sample of a family the engine has: another engine's page, HTML, JSON, or families without
+    /// samples.
+    NoKnownFamily,
+    /// More series than any server has engines and ranks.
+    TooManySeries,
+}
+
+/// Reads a page of `engine`, whose body is `complete` or was cut. `now` tells times from sums of
+/// times.
+///
+/// `num_blocks` is summed over engines and `block_size` is the first engine's; in a hybrid model it
+/// is the block that hashes cover. `capacity_tokens` is what the engine says it holds, else
+/// `block_size` times the blocks that can hold a prompt: all of `num_blocks` but the one that vLLM
+/// reserves in each engine. Counters in blocks (vLLM 0.8, which is the only one to have
+/// `gpu_prefix_cache_*` without the newer names, and trtllm-serve) are turned into tokens, and
+/// unknown when the block size is.
+pub fn read_page(
+    page: &[u8],
+    engine: EngineKind,
+    complete: bool,
+    now: Timestamp,
+) -> Result<Reading, PageError> {
+    if page.trim_ascii().is_empty() {
+        return Err(PageError::Empty);
+    }
+    let mut tally = Tally::new(engine, now);
+    let mut last = None;
+    for line in Lines::new(page, complete) {
+        last = match Line::new(line) {
+            Line::Sample(unread) => engine.family(unread.name).map(|family| (family, unread)),
+            Line::Comment => None,
+            Line::End => break,
+            Line::Bad => {
+                tally.bad_lines = tally.bad_lines.saturating_add(1);
+                None
+            }
+        };
+        if let Some((family, unread)) = &last {
+            tally.read(*family, unread);
+        }
+    }
+    if !complete {
+        tally.cut_in(last.map(|(family, _)| family));
+    }
+    tally.finish()
+}
+
+/// The engine whose families `page` names first, in samples or in metadata; `None` when it names
+/// nobody's.
+pub fn detect_engine(page: &[u8]) -> Option<EngineKind> {
+    Lines::new(page, true).find_map(|line| {
+        let line = line
+            .strip_prefix(b"# HELP ")
+            .or_else(|| line.strip_prefix(b"# TYPE "))
+            .unwrap_or(line)
+            .trim_ascii_start();
+        let name = line.strip_prefix(b"{\"").unwrap_or(line);
+        EngineKind::ALL
+            .into_iter()
+            .find(|engine| name.starts_with(engine.prefix()))
+    })
+}
+
+/// What has been read of a page so far.
+struct Tally<'a> {
+    engine: EngineKind,
+    now: Timestamp,
+    series: Vec<Series>,
+    lora: NewestLora<'a>,
+    known: bool,
+    bad_lines: u32,
+    truncated: bool,
+}
+
+impl<'a> Tally<'a> {
+    fn new(engine: EngineKind, now: Timestamp) -> Self {
+        Self {
+            engine,
+            now,
+            series: Vec::with_capacity(SERIES_USUAL),
+            lora: NewestLora::default(),
+            known: false,
+            bad_lines: 0,
+            truncated: false,
+        }
+    }
+
+    /// Takes in one sample of a known family.
+    fn read(&mut self, family: Family, unread: &Unread<'a>) {
+        let sample = unread.sample();
+        let is_number = sample.is_some_and(|sample| sample.value.is_some());
+        if !is_number {
+            self.bad_lines = self.bad_lines.saturating_add(1);
+        }
+        let Some(sample) = sample else { return };
+        match family {
+            Family::Value(gauges) => self.values(gauges, unread.name, &sample),
+            Family::Selected { label, gauges } => {
+                let choice = sample.labels.value(label);
+                let gauge = gauges.iter().find(|(value, _)| Some(*value) == choice);
+                if let Some((_, gauge)) = gauge {
+                    self.values(&[*gauge], unread.name, &sample);
+                }
+            }
+            Family::Labels(gauges) => self.labels(gauges, unread.name, &sample),
+            Family::Lora => self.lora.read(&sample, self.now),
+        }
+        self.known |= is_number && !matches!(family, Family::Value([Gauge::ProcessStarted]));
+    }
+
+    fn values(&mut self, gauges: &[Gauge], name: &[u8], sample: &Sample<'_>) {
+        let Some(key) = SeriesKey::new(name, sample.labels) else {
+            return;
+        };
+        let value = sample.value.unwrap_or(f64::NAN);
+        for gauge in gauges {
+            self.push(*gauge, key, value);
+        }
+    }
+
+    fn labels(&mut self, gauges: &[(&[u8], Gauge)], name: &[u8], sample: &Sample<'_>) {
+        let key = SeriesKey::of_engine(name, sample.labels);
+        for (label, value) in sample.labels {
+            let gauge = gauges.iter().find(|(name, _)| *name == label);
+            let value = match value {
+                b"True" => Some(1.0),
+                b"False" => Some(0.0),
+                // `None` until the engine knows.
+                _ => number(value),
+            };
+            if let (Some((_, gauge)), Some(value)) = (gauge, value) {
+                self.push(*gauge, key, value);
+            }
+        }
+    }
+
+    fn push(&mut self, gauge: Gauge, key: SeriesKey, value: f64) {
+        let usable = value.is_finite() && value >= 0.0;
+        // Adding zero makes zero of minus zero.
+        let value = if usable { value + 0.0 } else { f64::NAN };
+        // One past the limit is enough to know.
+        if self.series.len() <= SERIES_MAX {
+            self.series.push(Series { gauge, key, value });
+        }
+    }
+
+    /// The body ends within or after the last line read: of its family other engines may be
+    /// missing.
+    fn cut_in(&mut self, family: Option<Family>) {
+        self.truncated = true;
+        let cut = |gauge: Gauge| match family {
+            // The names that tell blocks from tokens may be in the missing part.
+            _ if matches!(gauge, Gauge::PrefixQueriesBlocks | Gauge::PrefixHitsBlocks) => true,
+            Some(Family::Value(gauges)) => gauges.contains(&gauge),
+            Some(Family::Selected { gauges, .. } | Family::Labels(gauges)) => {
+                gauges.iter().any(|(_, cut)| *cut == gauge)
+            }
+            Some(Family::Lora) | None => false,
+        };
+        self.series.retain(|series| !cut(series.gauge));
+        if family == Some(Family::Lora) {
+            self.lora = NewestLora::default();
+        }
+    }
+
+    fn finish(self) -> Result<Reading, PageError> {
+        if self.series.len() > SERIES_MAX {
+            return Err(PageError::TooManySeries);
+        }
+        if !self.known {
+            return Err(PageError::NoKnownFamily);
+        }
+        let engines = Engines::new(self.series);
+        let mut warnings = Vec::new();
+        if self.bad_lines > 0 {
+            warnings.push(Warning::BadLines(self.bad_lines));
+        }
+        if self.truncated {
+            warnings.push(Warning::Truncated);
+        }
+        if self.lora.is_guess() {
+            warnings.push(Warning::LoraTimesSummed);
+        }
+        warnings.extend(engines.unusable().into_iter().map(Warning::Unusable));
+        warnings.extend(engines.kv_usage_above_one().map(Warning::KvUsageAboveOne));
+        let mut metrics = engines.metrics(self.engine);
+        metrics.lora = self.lora.finish();
+        Ok(Reading { metrics, warnings })
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadLines(lines) => write!(f, "bad lines: {lines}"),
+            Self::Truncated => f.write_str("the page is cut off"),
+            Self::Unusable(key) => write!(f, "{key} is not a number, infinite or negative"),
+            Self::KvUsageAboveOne(usage) => write!(f, "kv_usage {usage} counts as 1"),
+            Self::LoraTimesSummed => f.write_str("the times of the adapter lines are sums"),
+        }
+    }
+}
+
+impl fmt::Display for PageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "the page is empty",
+            Self::NoKnownFamily => "the page has no sample of a known family",
+            Self::TooManySeries => "the page has too many series",
+        })
+    }
+}
+
+/// Series of known families on one page: 128 data-parallel engines of 4 ranks each with every gauge
+/// there is.
+const SERIES_MAX: usize = 8192;
+
+/// Room for the series of one engine, so that the usual page is read with one allocation.
+const SERIES_USUAL: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use std::format;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    /// The known keys of a reading, then its warnings after a bar; or the error.
+    fn show(reading: Result<Reading, PageError>) -> String {
+        let Reading { metrics, warnings } = match reading {
+            Ok(reading) => reading,
+            Err(error) => return format!("{error:?}"),
+        };
+        let all = format!("{metrics:?}");
+        let known = [
+            ("running", metrics.running),
+            ("waiting", metrics.waiting),
+            ("kv", metrics.kv_usage),
+            ("max", metrics.kv_usage_max),
+            ("block", metrics.block_size.map(f64::from)),
+            ("blocks", metrics.num_blocks.map(|it| it as f64)),
+            ("tokens", metrics.capacity_tokens.map(|it| it as f64)),
+            ("queries", metrics.prefix_queries.map(|it| it as f64)),
+            ("hits", metrics.prefix_hits.map(|it| it as f64)),
+            ("asleep", metrics.sleeping.map(f64::from)),
+            ("caching", metrics.prefix_caching.map(f64::from)),
+            ("started", metrics.process_started),
+        ];
+        assert!(
+            known.iter().all(|(_, it)| it.is_none_or(|it| !it.is_nan())),
+            "{all}"
+        );
+        let mut words: Vec<String> = Vec::new();
+        for (key, value) in known {
+            words.extend(value.map(|value| format!("{key}={value}")));
+        }
+        if let Some(lora) = metrics.lora {
+            let max = lora.max.map_or_else(|| "?".into(), |it| format!("{it}"));
+            words.push(format!(
+                "lora={}|{}|{max}",
+                lora.running.join(","),
+                lora.waiting.join(",")
+            ));
+        }
+        words.extend(warnings.iter().map(|warning| format!("!{warning:?}")));
+        words.join(" ")
+    }
+
+    fn check_engine(engine: EngineKind, complete: bool, pages: &[(&str, &str)]) {
+        for (page, expected) in pages {
+            let reading = read_page(page.as_bytes(), engine, complete, NOW);
+            assert_eq!(show(reading), *expected, "{page}");
+        }
+    }
+
+    fn check(pages: &[(&str, &str)]) {
+        check_engine(EngineKind::Vllm, true, pages);
+    }
+
+    #[test]
+    fn data_parallel_engines_are_summed_and_their_kv_usage_averaged() {
+        check(&[(
+            r#"
+vllm:num_requests_running{engine="0",model_name="m"} 2.0
+vllm:num_requests_running{engine="1",model_name="m"} 5.0
+vllm:num_requests_waiting{engine="0",model_name="m"} 0.0
+vllm:num_requests_waiting{engine="1",model_name="m"} 37.0
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
+vllm:kv_cache_usage_perc{engine="1",model_name="m"} 0.75
+vllm:prefix_cache_queries_total{engine="0",model_name="m"} 10
+vllm:prefix_cache_queries_total{engine="1",model_name="m"} 20
+vllm:prefix_cache_hits_total{engine="0",model_name="m"} 1
+vllm:prefix_cache_hits_total{engine="1",model_name="m"} 2
+vllm:cache_config_info{block_size="32",engine="0",num_gpu_blocks="11"} 1
+vllm:cache_config_info{block_size="16",engine="1",num_gpu_blocks="21"} 1"#,
+            "running=7 waiting=37 kv=0.5 max=0.75 block=32 blocks=32 tokens=960 queries=30 hits=3",
+        )]);
+    }
+
+    #[test]
+    fn either_kv_name_works_and_the_new_one_is_preferred() {
+        check(&[
+            ("vllm:kv_cache_usage_perc 0.5", "kv=0.5 max=0.5"),
+            ("vllm:gpu_cache_usage_perc 0.5", "kv=0.5 max=0.5"),
+            (
+                "vllm:gpu_cache_usage_perc 0.5\nvllm:kv_cache_usage_perc 0.25",
+                "kv=0.25 max=0.25",
+            ),
+            ("vllm:num_requests_waiting 1", "waiting=1"),
+        ]);
+    }
+
+    #[test]
+    fn an_unusable_figure_makes_a_sum_unknown_and_leaves_a_mean() {
+        for bad in ["NaN", "-1", "+Inf", "1e999", "0x1", "1_0"] {
+            let page = format!(
+                r#"vllm:num_requests_waiting{{engine="0"}} {bad}
+vllm:num_requests_waiting{{engine="1"}} 0
+vllm:kv_cache_usage_perc{{engine="0"}} {bad}
+vllm:kv_cache_usage_perc{{engine="1"}} 0.5"#
+            );
+            let read = show(read_page(page.as_bytes(), EngineKind::Vllm, true, NOW));
+            let expected = r#"kv=0.5 max=0.5 "#;
+            assert!(read.starts_with(expected), "{bad}: {read}");
+            assert!(
+                read.ends_with(r#"!Unusable("waiting") !Unusable("kv_usage")"#),
+                "{read}"
+            );
+        }
+        check(&[
+            (
+                "vllm:num_requests_waiting{engine=\"0\"} 1e308\nvllm:num_requests_waiting 1e308",
+                "",
+            ),
+            ("vllm:num_requests_waiting -0", "waiting=0"),
+        ]);
+    }
+
+    #[test]
+    fn the_same_series_twice_counts_once_and_the_last_wins() {
+        check(&[
+            (
+                "vllm:num_requests_waiting{a=\"b\",c=\"d\"} 3\n\
+                 vllm:num_requests_waiting{a=\"b\",e=\"f\"} 4\n\
+                 vllm:num_requests_waiting{c=\"d\", a=\"b\",x=\"\"} 1",
+                "waiting=5",
+            ),
+            (
+                "vllm:num_requests_waiting 3\nvllm:num_requests_waiting NaN",
+                "!Unusable(\"waiting\")",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn names_match_whole() {
+        check(&[
+            (
+                "vllm:num_requests_waiting_by_reason{reason=\"capacity\"} 2",
+                "NoKnownFamily",
+            ),
+            ("vllm:num_requests_waiting_total 2", "NoKnownFamily"),
+            ("xvllm:num_requests_waiting 2", "NoKnownFamily"),
+            ("vllm:prefix_cache_queries_created 1.7e9", "NoKnownFamily"),
+            ("process_start_time_seconds 5", "NoKnownFamily"),
+            (
+                "process_start_time_seconds 5\nvllm:num_requests_running 1",
+                "running=1 started=5",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn counters_in_blocks_become_tokens() {
+        let old = "vllm:gpu_prefix_cache_queries_total 10\nvllm:gpu_prefix_cache_hits_total 5\n";
+        let new = "vllm:prefix_cache_queries_total 160\nvllm:prefix_cache_hits_total 80\n";
+        let config = "vllm:cache_config_info{block_size=\"16\"} 1\n";
+        check(&[
+            (&format!("{old}{config}"), "block=16 queries=160 hits=80"),
+            (
+                &format!("{old}{new}{config}"),
+                "block=16 queries=160 hits=80",
+            ),
+            (&format!("{old}vllm:num_requests_running 1"), "running=1"),
+        ]);
+        // Beyond the cut there may be the new names.
+        check_engine(
+            EngineKind::Vllm,
+            false,
+            &[(&format!("{config}{old}# HELP\n"), "block=16 !Truncated")],
+        );
+    }
+
+    #[test]
+    fn a_hybrid_model_has_the_blocks_that_hashes_cover() {
+        let config = r#"block_size="784",num_gpu_blocks="101",hash_block_size="16""#;
+        check(&[
+            (
+                &format!("vllm:cache_config_info{{{config}}} 1"),
+                "block=16 blocks=101 tokens=78400",
+            ),
+            (
+                &format!("vllm:cache_config_info{{{config},kv_cache_size_tokens=\"5000\"}} 1"),
+                "block=16 blocks=101 tokens=5000",
+            ),
+            (
+                "vllm:cache_config_info{block_size=\"0\",num_gpu_blocks=\"0\"} 1",
+                "blocks=0 tokens=0",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn the_configuration_of_an_engine_counts_once() {
+        check(&[(
+            "vllm:cache_config_info{block_size=\"None\",engine=\"0\",num_gpu_blocks=\"None\"} 1\n\
+             vllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"10\"} 1\n\
+             vllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"11\"} 1",
+            "block=16 blocks=11 tokens=160",
+        )]);
+    }
+
+    #[test]
+    fn prefixes_are_kept_when_every_engine_keeps_them() {
+        let config = "vllm:cache_config_info{enable_prefix_caching=";
+        check(&[
+            (&format!("{config}\"True\"}} 1"), "caching=1"),
+            (&format!("{config}\"False\"}} 1"), "caching=0"),
+            (&format!("{config}\"None\"}} 1"), ""),
+            (
+                &format!("{config}\"True\",engine=\"0\"}} 1\n{config}\"False\",engine=\"1\"}} 1"),
+                "caching=0",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn an_engine_that_sleeps_is_told() {
+        check(&[
+            (
+                "vllm:engine_sleep_state{sleep_state=\"discard_all\"} 1",
+                "asleep=1",
+            ),
+            (
+                "vllm:engine_sleep_state{sleep_state=\"discard_all\"} 0",
+                "asleep=0",
+            ),
+            (
+                "vllm:engine_sleep_state{sleep_state=\"awake\"} 0",
+                "asleep=1",
+            ),
+            ("vllm:engine_sleep_state{sleep_state=\"other\"} 1", ""),
+            (
+                "vllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} 1\n\
+                 vllm:engine_sleep_state{engine=\"0\",sleep_state=\"weights_offloaded\"} 0\n\
+                 vllm:engine_sleep_state{engine=\"1\",sleep_state=\"weights_offloaded\"} 1",
+                "asleep=1",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn the_newest_adapter_line_wins_and_a_sum_of_times_is_no_time() {
+        let line = |names: &str, time: &str| {
+            format!(
+                "vllm:lora_requests_info{{max_lora=\"4\",running_lora_adapters=\"{names}\",\
+                 waiting_lora_adapters=\"{names}\"}} {time}\n"
+            )
+        };
+        let pages = [
+            (line("b,a", "1.7e9"), "lora=a,b|a,b|4"),
+            (line("a", "1.7e9") + &line("b", "1.6e9"), "lora=a|a|4"),
+            (line("a", "1.7e9") + &line("b", "1.7e9"), "lora=b|b|4"),
+            (line("a", "3.4e9") + &line("b", "1.6e9"), "lora=b|b|4"),
+            // The server's clock is a minute ahead.
+            (line("a", "1800000060") + &line("b", "1.6e9"), "lora=a|a|4"),
+            (
+                line("a", "3.4e9") + &line("b", "3.5e9"),
+                "lora=b|b|4 !LoraTimesSummed",
+            ),
+            (line("a", "NaN"), ""),
+            (line(r#"a\"\\ , ,a,a"#, "1"), r#"lora=a,a"\|a,a"\|4"#),
+        ];
+        for (page, expected) in pages {
+            check(&[(&page, expected)]);
+        }
+        check(&[("vllm:lora_requests_info 1", "lora=||?")]);
+    }
+
+    #[test]
+    fn of_sglang_ranks_only_data_parallel_ones_are_added() {
+        check_engine(
+            EngineKind::Sglang,
+            true,
+            &[
+                (
+                    r#"
+sglang:num_queue_reqs{dp_rank="0",tp_rank="0",pp_rank="0",pid="8"} 2
+sglang:num_queue_reqs{dp_rank="0",tp_rank="1",pp_rank="0",pid="9"} 2
+sglang:num_queue_reqs{dp_rank="0",tp_rank="0",pp_rank="1",pid="8"} 2
+sglang:num_queue_reqs{dp_rank="1",tp_rank="0",pp_rank="0",pid="7"} 3
+sglang:token_usage{dp_rank="0",tp_rank="0"} NaN
+sglang:token_usage{dp_rank="0",tp_rank="1"} 0.5
+sglang:token_usage{dp_rank="1",tp_rank="0"} 0.25"#,
+                    "waiting=5 kv=0.375 max=0.5",
+                ),
+                (
+                    r#"
+sglang:num_running_reqs{priority=""} 5
+sglang:num_running_reqs{priority="1"} 3
+sglang:num_running_reqs{priority="2"} 2"#,
+                    "running=5",
+                ),
+                (
+                    r#"
+sglang:num_queue_reqs{engine_type="prefill"} 1
+sglang:num_prefill_bootstrap_queue_reqs{engine_type="prefill"} 1
+sglang:num_prefill_inflight_queue_reqs{engine_type="prefill"} 1"#,
+                    "waiting=3",
+                ),
+                (
+                    r#"
+sglang:num_queue_reqs{engine_type="unified"} 1
+sglang:num_prefill_bootstrap_queue_reqs{engine_type="unified"} 1"#,
+                    "waiting=1",
+                ),
+                (
+                    r#"
+sglang:prompt_tokens_total 10
+sglang:cached_tokens_total{cache_source="device"} 2
+sglang:cached_tokens_total{cache_source="host"} 3"#,
+                    "queries=10 hits=5",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn triton_families_are_told_apart_by_a_label() {
+        check_engine(
+            EngineKind::TritonTensorrtLlm,
+            true,
+            &[(
+                "nv_trt_llm_request_metrics{model=\"m\",request_type=\"waiting\",version=\"1\"} 2\n\
+                 nv_trt_llm_request_metrics{model=\"m\",request_type=\"max\",version=\"1\"} 512",
+                "waiting=2",
+            )],
+        );
+    }
+
+    #[test]
+    fn the_family_a_page_is_cut_in_is_unknown() {
+        let engine = |number: u32| format!("vllm:num_requests_waiting{{engine=\"{number}\"}} 1\n");
+        let running = "vllm:num_requests_running 1\n";
+        check_engine(
+            EngineKind::Vllm,
+            false,
+            &[
+                (&format!("{running}{}", engine(0)), "running=1 !Truncated"),
+                (
+                    &format!("{running}{}{}", engine(0), engine(1).trim()),
+                    "running=1 !Truncated",
+                ),
+                (
+                    &format!("{running}{}# HELP", engine(0)),
+                    "running=1 !Truncated",
+                ),
+                (
+                    &format!("{}{running}# HELP\n", engine(0)),
+                    "running=1 waiting=1 !Truncated",
+                ),
+                (
+                    &format!("{}{running}vllm:a 1\n", engine(0)),
+                    "running=1 waiting=1 !Truncated",
+                ),
+                ("vllm:lora_requests_info 1\n", "!Truncated"),
+                ("vllm:num_requests_running 1", "NoKnownFamily"),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_page_has_a_limit_of_series() {
+        let page = |series: usize| {
+            let lines =
+                (0..series).map(|it| format!("vllm:num_requests_waiting{{e=\"{it}\"}} 1\n"));
+            lines.collect::<String>()
+        };
+        check(&[
+            (&page(SERIES_MAX), "waiting=8192"),
+            (&page(SERIES_MAX + 1), "TooManySeries"),
+        ]);
+    }
+
+    #[test]
+    fn a_page_without_data_is_no_idle_server() {
+        check(&[
+            ("", "Empty"),
+            ("\n \r\n\t", "Empty"),
+            ("<html>vllm:num_requests_waiting 0</html>", "NoKnownFamily"),
+            ("{\"vllm:num_requests_waiting\": 0}", "NoKnownFamily"),
+            ("# TYPE vllm:num_requests_waiting gauge", "NoKnownFamily"),
+            ("vllm:num_requests_waiting gauge", "NoKnownFamily"),
+        ]);
+    }
+
+    #[test]
+    fn an_engine_is_known_by_its_names() {
+        for (page, engine) in [
+            ("# HELP vllm:a b", Some(EngineKind::Vllm)),
+            ("python_info 1\n sglang:a 1", Some(EngineKind::Sglang)),
+            ("{\"vllm:a\"} 1", Some(EngineKind::Vllm)),
+            (
+                "# TYPE nv_trt_llm_a gauge",
+                Some(EngineKind::TritonTensorrtLlm),
+            ),
+            ("trtllm_a 1", Some(EngineKind::TrtllmServe)),
+            ("tgi_a 1", Some(EngineKind::Tgi)),
+            ("# about vllm:a", None),
+            ("ray_vllm_a 1", None),
+            ("", None),
+        ] {
+            assert_eq!(detect_engine(page.as_bytes()), engine, "{page}");
+        }
+    }
+
+    /// 2027-01-15, later than any time in these tests but one.
+    const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+}

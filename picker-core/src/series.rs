@@ -1,0 +1,218 @@
+//! The series of a page, and what the engines behind them amount to.
+//!
+//! One endpoint may be several engines (data parallelism): queues and counters are summed over
+//! them, KV usage is their mean with the fullest one beside it. Series that differ only in a rank
+//! other than `dp_rank`, or in the process, are copies of one engine's state and count once. The
+//! same series twice: the last one counts.
+//!
+//! What cannot be true (not a number, negative, infinite) is unknown. A sum with an unknown part is
+//! unknown, for the rest of it would look like less load; a mean leaves the unknown part out.
+#![deny(clippy::indexing_slicing)]
+
+use alloc::vec::Vec;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::engine::{EngineKind, Gauge};
+use crate::exposition::Labels;
+use crate::metrics::EndpointMetrics;
+
+/// One gauge of one series.
+#[derive(Clone, Copy)]
+pub(crate) struct Series {
+    pub(crate) gauge: Gauge,
+    pub(crate) key: SeriesKey,
+    /// Never negative or infinite; not a number when it is unknown.
+    pub(crate) value: f64,
+}
+
+/// What tells a series from others: hashes over its labels, whatever their order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SeriesKey {
+    /// Equal for the same series.
+    identity: u64,
+    /// Equal for all copies of one engine's state.
+    engine: u64,
+}
+
+/// The gauges of all engines behind the address.
+pub(crate) struct Engines(Vec<Series>);
+
+impl SeriesKey {
+    /// The key of a series; `None` for a breakdown by priority, whose total is another series.
+    pub(crate) fn new(name: &[u8], labels: Labels<'_>) -> Option<Self> {
+        let seed = xxh3_64_with_seed(name, 0);
+        let mut key = Self {
+            identity: seed,
+            engine: seed,
+        };
+        for (label, value) in labels {
+            // An empty label is no label.
+            if value.is_empty() {
+                continue;
+            }
+            if label == b"priority" {
+                return None;
+            }
+            let pair = xxh3_64_with_seed(value, xxh3_64_with_seed(label, 0));
+            key.identity = key.identity.wrapping_add(pair);
+            let is_copy = label == b"pid" || (label.ends_with(b"_rank") && label != b"dp_rank");
+            if !is_copy {
+                key.engine = key.engine.wrapping_add(pair);
+            }
+        }
+        Some(key)
+    }
+
+    /// The key of a family whose labels are values: of all labels, only those that name an engine
+    /// count.
+    pub(crate) fn of_engine(name: &[u8], labels: Labels<'_>) -> Self {
+        let hash = [&b"engine"[..], b"dp_rank"]
+            .iter()
+            .filter_map(|label| labels.value(label))
+            .fold(xxh3_64_with_seed(name, 0), |seed, value| {
+                xxh3_64_with_seed(value, seed)
+            });
+        Self {
+            identity: hash,
+            engine: hash,
+        }
+    }
+}
+
+impl Engines {
+    /// Drops repeated series and merges copies, by gauge and then in the order of the page.
+    pub(crate) fn new(series: Vec<Series>) -> Self {
+        // The sort is stable, so the last of a repeated series comes last in its run.
+        let mut series: Vec<(usize, Series)> = series.into_iter().enumerate().collect();
+        series.sort_by_key(|(_, it)| (it.gauge, it.key.engine, it.key.identity));
+        let mut engines: Vec<(usize, Series)> = Vec::with_capacity(series.len());
+        let mut series = series.into_iter().peekable();
+        while let Some((order, it)) = series.next() {
+            let repeated =
+                |next: &(usize, Series)| next.1.gauge == it.gauge && next.1.key == it.key;
+            if series.peek().is_some_and(repeated) {
+                continue;
+            }
+            match engines.last_mut() {
+                Some((_, engine))
+                    if engine.gauge == it.gauge && engine.key.engine == it.key.engine =>
+                {
+                    // Of two numbers the larger, of a number and none the number.
+                    engine.value = engine.value.max(it.value);
+                }
+                _ => engines.push((order, it)),
+            }
+        }
+        engines.sort_by_key(|(order, it)| (it.gauge, *order));
+        Self(engines.into_iter().map(|(_, it)| it).collect())
+    }
+
+    pub(crate) fn metrics(&self, engine: EngineKind) -> EndpointMetrics {
+        let block_size = self
+            .first(Gauge::HashBlockSize)
+            .or_else(|| self.first(Gauge::BlockSize))
+            .filter(|size| *size >= 1.0);
+        let blocks_to_tokens = |gauge| Some(self.sum(gauge)? * block_size?);
+        let tokens = |gauge, in_blocks| {
+            let tokens = self.sum(gauge).or_else(|| blocks_to_tokens(in_blocks));
+            tokens.map(|tokens| tokens as u64)
+        };
+        let kv_usage = self.kv_usage();
+        let caching = self.values(Gauge::PrefixCaching).reduce(f64::min);
+        EndpointMetrics {
+            running: self.sum(Gauge::Running),
+            waiting: self.sum(Gauge::Waiting),
+            kv_usage: kv_usage.map(|(mean, _)| mean),
+            kv_usage_max: kv_usage.map(|(_, max)| max),
+            block_size: block_size.map(|size| size as u32),
+            num_blocks: self.sum(Gauge::NumBlocks).map(|blocks| blocks as u64),
+            capacity_tokens: self.capacity_tokens(engine),
+            prefix_queries: tokens(Gauge::PrefixQueries, Gauge::PrefixQueriesBlocks),
+            prefix_hits: tokens(Gauge::PrefixHits, Gauge::PrefixHitsBlocks),
+            lora: None,
+            sleeping: self.sleeping(),
+            prefix_caching: caching.map(|caching| caching > 0.0),
+            process_started: self.values(Gauge::ProcessStarted).reduce(f64::max),
+        }
+    }
+
+    /// The mean and the largest of the engines that report it; the newer name where a page has
+    /// both.
+    fn kv_usage(&self) -> Option<(f64, f64)> {
+        let of = |gauge| {
+            let (mut count, mut sum, mut max) = (0.0, 0.0, 0.0_f64);
+            for usage in self.values(gauge).map(|usage| usage.min(1.0)) {
+                count += 1.0;
+                sum += usage;
+                max = max.max(usage);
+            }
+            (count > 0.0).then(|| (sum / count, max))
+        };
+        of(Gauge::KvUsage)
+            .or_else(|| of(Gauge::KvUsageOld))
+            .or_else(|| {
+                let used = self.sum(Gauge::UsedTokens)?;
+                let usage = (used / self.sum(Gauge::CapacityTokens)?).min(1.0);
+                (!usage.is_nan()).then_some((usage, usage))
+            })
+    }
+
+    fn capacity_tokens(&self, engine: EngineKind) -> Option<u64> {
+        if let Some(tokens) = self.sum(Gauge::CapacityTokens) {
+            return Some(tokens as u64);
+        }
+        let engines = self.values(Gauge::NumBlocks).count() as u64;
+        let blocks = self.sum(Gauge::NumBlocks)? as u64;
+        let blocks = blocks.saturating_sub(engines.saturating_mul(engine.reserved_blocks()));
+        Some(blocks.saturating_mul(self.first(Gauge::BlockSize)? as u64))
+    }
+
+    /// Whether any engine sleeps.
+    fn sleeping(&self) -> Option<bool> {
+        let asleep = self.values(Gauge::Asleep).reduce(f64::max);
+        let awake = self.values(Gauge::Awake).reduce(f64::max);
+        asleep
+            .map(|asleep| asleep > 0.0)
+            .or_else(|| awake.map(|awake| awake == 0.0))
+    }
+
+    /// The keys of the gauges of which some engine's figure is unusable.
+    pub(crate) fn unusable(&self) -> Vec<&'static str> {
+        let unusable = self.0.iter().filter(|it| it.value.is_nan());
+        let mut keys: Vec<&str> = unusable.map(|it| it.gauge.key()).collect();
+        keys.dedup();
+        keys
+    }
+
+    /// The largest KV usage on the page, when it is above 1 by more than rounding.
+    pub(crate) fn kv_usage_above_one(&self) -> Option<f64> {
+        self.values(Gauge::KvUsage)
+            .chain(self.values(Gauge::KvUsageOld))
+            .reduce(f64::max)
+            .filter(|usage| *usage > 1.0 + KV_USAGE_NOISE)
+    }
+
+    /// The sum over engines; unknown when nobody reports it or anybody's figure is unusable.
+    fn sum(&self, gauge: Gauge) -> Option<f64> {
+        let values = self.0.iter().filter(|it| it.gauge == gauge);
+        let sum = values.map(|it| it.value).reduce(|sum, value| sum + value);
+        sum.filter(|sum| sum.is_finite())
+    }
+
+    /// The first engine's usable figure.
+    fn first(&self, gauge: Gauge) -> Option<f64> {
+        self.values(gauge).next()
+    }
+
+    /// The usable figures, an engine each.
+    fn values(&self, gauge: Gauge) -> impl Iterator<Item = f64> {
+        self.0
+            .iter()
+            .filter(move |it| it.gauge == gauge && !it.value.is_nan())
+            .map(|it| it.value)
+    }
+}
+
+/// How far above 1 a fraction may be by rounding alone.
+const KV_USAGE_NOISE: f64 = 1e-9;
