@@ -1,17 +1,179 @@
-//! stub
-use crate::BlockHash;
+//! What the picker knows about a request.
+//!
+//! Nothing here fails: a body that cannot be read gives a [`Request`] with what was understood
+//! and a [`RequestFault`] for each thing that was not, and is routed by load. Prompt text is not
+//! kept, only the hashes of its blocks.
+
+use alloc::string::String;
 use alloc::vec::Vec;
-/// A request.
-#[derive(Default, Clone, Debug)]
+use core::fmt;
+
+use crate::block::BlockHash;
+use crate::shape::Shape;
+
+/// A request as the decision sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Request {
-    /// Prompts.
+    /// The API, or `None` when the body was not read.
+    pub shape: Option<Shape>,
+    /// The model or adapter asked for; `None` when absent, `null` or not a string.
+    pub model: Option<String>,
+    /// Whether the answer is asked for as a stream.
+    pub stream: bool,
+    /// The most tokens that may be generated, when the body says so.
+    pub output_cap: Option<u64>,
+    /// The text that keeps this request's cache entries apart from others'.
+    pub cache_salt: Option<String>,
+    /// The prompts, in body order; empty when there is none or it could not be read.
     pub prompts: Vec<Prompt>,
+    /// Images, sound and the like, in body order, at most [`MEDIA_MAX`].
+    pub media: Vec<Media>,
+    /// What was wrong with the body; empty when it was read in full.
+    pub faults: Vec<RequestFault>,
 }
-/// Prompt.
-#[derive(Default, Clone, Debug)]
+
+/// One prompt: an engine treats each prompt of a body as a request of its own.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Prompt {
-    /// Bytes.
+    /// Bytes of text, unescaped; four for each token id.
+    ///
+    /// `blocks.len() * BLOCK_BYTES` can be a little more than this, for some blocks hold framing
+    /// (which message, which role), and the tools end in a block that is not full.
     pub bytes: u64,
-    /// Blocks.
+    /// The leading blocks, at most `PROMPT_BLOCKS_MAX`; the partial block at the end has none.
     pub blocks: Vec<BlockHash>,
 }
+
+/// A part of a prompt that is not text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Media {
+    /// What kind of part.
+    pub kind: MediaKind,
+    /// The hash of its address or of its encoded data, as written in the body.
+    pub hash: u64,
+}
+
+/// What a part that is not text contains; the number is hashed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MediaKind {
+    /// Sound.
+    Audio = 0,
+    /// A document.
+    File = 1,
+    /// A picture.
+    Image = 2,
+    /// A film.
+    Video = 3,
+}
+
+/// Something in a body that could not be used.
+///
+/// Offsets count bytes from the start of the body. After the first six, up to `Truncated`, no
+/// prompt is offered, for the server will refuse the body; nor after the next four, for its
+/// hashes could be taken for those of another model, salt or prompt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestFault {
+    /// The body begins with a UTF-8 byte order mark.
+    ByteOrderMark,
+    /// The body is not JSON from this byte on.
+    Malformed {
+        /// The first byte that cannot be.
+        offset: u64,
+    },
+    /// The body is not a JSON object.
+    NotAnObject,
+    /// Objects and lists are nested deeper than `NESTING_MAX`.
+    TooDeep {
+        /// The bracket that is one too many.
+        offset: u64,
+    },
+    /// Something follows the JSON object.
+    TrailingBytes {
+        /// The first byte that follows.
+        offset: u64,
+    },
+    /// The body ends before its JSON does.
+    Truncated,
+    /// The cache salt is longer than `CACHE_SALT_BYTES_MAX` or not UTF-8.
+    CacheSaltUnusable,
+    /// The model's name is longer than `MODEL_BYTES_MAX` or not UTF-8.
+    ModelUnusable,
+    /// The prompt mixes texts, token ids and lists, or holds something that is neither.
+    PromptMixed,
+    /// The prompt or the messages are of a type that the API does not take.
+    PromptOfWrongType,
+    /// The model is neither a string nor `null`.
+    ModelNotText,
+    /// More prompts than `PROMPTS_MAX`: the others were not read.
+    PromptsOverMax {
+        /// How many were not read.
+        ignored: u64,
+    },
+}
+
+impl Request {
+    /// A request without a readable body: load alone decides.
+    pub fn bodiless() -> Self {
+        Self::default()
+    }
+}
+
+impl RequestFault {
+    /// Whether no prompt is offered because of this fault.
+    pub(crate) fn hides_prompts(&self) -> bool {
+        match self {
+            Self::ByteOrderMark
+            | Self::Malformed { .. }
+            | Self::NotAnObject
+            | Self::TooDeep { .. }
+            | Self::TrailingBytes { .. }
+            | Self::Truncated
+            | Self::CacheSaltUnusable
+            | Self::ModelUnusable
+            | Self::PromptMixed
+            | Self::PromptOfWrongType => true,
+            Self::ModelNotText | Self::PromptsOverMax { .. } => false,
+        }
+    }
+}
+
+impl MediaKind {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Audio => "audio",
+            Self::File => "file",
+            Self::Image => "image",
+            Self::Video => "video",
+        }
+    }
+}
+
+impl fmt::Display for RequestFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ByteOrderMark => f.write_str("the body begins with a byte order mark"),
+            Self::Malformed { offset } => write!(f, "the body is not JSON at byte {offset}"),
+            Self::NotAnObject => f.write_str("the body is not a JSON object"),
+            Self::TooDeep { offset } => write!(f, "the body is nested too deep at byte {offset}"),
+            Self::TrailingBytes { offset } => {
+                write!(f, "something follows the JSON object at byte {offset}")
+            }
+            Self::Truncated => f.write_str("the body ends before its JSON does"),
+            Self::CacheSaltUnusable => f.write_str("the cache salt is too long or not UTF-8"),
+            Self::ModelUnusable => f.write_str("the model name is too long or not UTF-8"),
+            Self::PromptMixed => f.write_str("the prompt mixes kinds of items"),
+            Self::PromptOfWrongType => f.write_str("the prompt is of a type the API does not take"),
+            Self::ModelNotText => f.write_str("the model is not a string"),
+            Self::PromptsOverMax { ignored } => {
+                write!(f, "{ignored} prompts past the limit were not read")
+            }
+        }
+    }
+}
+
+/// Parts that are not text which a request lists; the hashes of further ones still enter the
+/// blocks.
+///
+/// Engines take a handful for each prompt by default, and 256 frames are a short film.
+pub const MEDIA_MAX: usize = 256;

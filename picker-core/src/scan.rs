@@ -1,0 +1,144 @@
+//! Reads the body of a request while it arrives.
+//!
+//! One pass over chunks that may be cut anywhere, without a tree: [`lexer`] turns bytes into
+//! tokens, [`reader`] follows them with the tables of [`fields`], [`prompts`] hashes what
+//! belongs to a prompt. Work is O(bytes); memory is 8 bytes for each block hashed and a constant.
+//!
+//! # What is hashed
+//!
+//! The text of a chat is its tools, then its messages in body order.
+//! - *Tools*: the JSON as written, without the blanks between its tokens. Key order counts, for
+//!   templates render it.
+//! - *Messages*: for each message, its texts in the order of its keys, each after a [mark]: role,
+//!   content, name, refusal, reasoning, `tool_call_id`; `tool_calls` and `function_call` as
+//!   written, like tools. Then the mark of its end. The marks occur in no text, so a text divided
+//!   differently among messages or fields is a different text. A role after the content is hashed
+//!   after it: a client that changes the order of its keys between turns loses the match.
+//! - *Content*: a string; or parts, a mark between them, so a string and a list of one text part
+//!   are equal. A part that is not text stands for the hash of its address or data. `null` is
+//!   nothing.
+//!
+//! The next turn of a conversation appends messages and so begins with all full blocks of the
+//! turn before.
+//!
+//! Strings are hashed unescaped, so it does not matter how a client escapes. The text of a
+//! completion is its string. Token ids are hashed as little-endian `u32`, 64 in a block.
+//!
+//! When a member occurs twice in the body the last one counts, as in the engines. Within a
+//! message both are hashed.
+//!
+//! [mark]: fields::Mark
+
+mod escape;
+mod fields;
+mod lexer;
+#[cfg(test)]
+mod naive;
+mod names;
+mod number;
+mod prompts;
+mod reader;
+
+use self::lexer::{Lexer, LexerFault};
+use self::reader::{Reader, Taking};
+use crate::block::HashSeed;
+use crate::request::{Request, RequestFault};
+use crate::shape::Shape;
+
+/// Reads one body.
+///
+/// Call [`push`](Self::push) for each chunk and [`finish`](Self::finish) after the last. The
+/// chunks have to be the JSON itself: a body with a content coding other than `identity` is not
+/// for this scanner.
+pub struct RequestScanner {
+    lexer: Lexer,
+    reader: Reader,
+    taking: Taking,
+    /// Open brackets when `taking` began.
+    depth: u32,
+    bytes: u64,
+    fault: Option<RequestFault>,
+}
+
+impl RequestScanner {
+    /// A scanner for the body of an API.
+    pub fn new(shape: Shape) -> Self {
+        Self {
+            lexer: Lexer::default(),
+            reader: Reader::new(shape),
+            taking: Taking::Tokens,
+            depth: 0,
+            bytes: 0,
+            fault: None,
+        }
+    }
+
+    /// Reads the next chunk, of any length. After the first fault in the JSON bytes are only
+    /// counted.
+    pub fn push(&mut self, chunk: &[u8]) {
+        self.bytes = self.bytes.saturating_add(chunk.len() as u64);
+        let mut input = chunk;
+        while !input.is_empty() && self.fault.is_none() {
+            self.step(&mut input);
+            if let Some(fault) = self.lexer.fault() {
+                let offset = self.bytes.saturating_sub(input.len() as u64);
+                self.fault = Some(at(fault, offset));
+            }
+        }
+    }
+
+    /// Bytes pushed so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The request, its blocks named under `seed`.
+    pub fn finish(self, seed: HashSeed) -> Request {
+        let fault = if self.lexer.has_byte_order_mark() {
+            Some(RequestFault::ByteOrderMark)
+        } else if self.fault.is_none() && !self.lexer.is_complete() {
+            Some(RequestFault::Truncated)
+        } else {
+            self.fault
+        };
+        self.reader.finish(seed, fault)
+    }
+
+    #[inline]
+    fn step(&mut self, input: &mut &[u8]) {
+        let reader = &mut self.reader;
+        match self.taking {
+            Taking::Tokens => {
+                if let Some(token) = self.lexer.next(input) {
+                    self.taking = reader.token(token);
+                    self.depth = self.lexer.depth();
+                }
+            }
+            Taking::Text(target) => {
+                if self.lexer.text(input, |text| reader.text(target, text)) {
+                    reader.end_text(target);
+                    self.taking = Taking::Tokens;
+                }
+            }
+            Taking::Rest(section) => {
+                if self.lexer.rest(input, self.depth, |text| {
+                    reader.verbatim_text(section, text)
+                }) {
+                    self.taking = Taking::Tokens;
+                }
+            }
+        }
+    }
+}
+
+fn at(fault: LexerFault, offset: u64) -> RequestFault {
+    match fault {
+        LexerFault::Malformed => RequestFault::Malformed { offset },
+        LexerFault::NotAnObject => RequestFault::NotAnObject,
+        LexerFault::TooDeep => RequestFault::TooDeep { offset },
+        LexerFault::TrailingBytes => RequestFault::TrailingBytes { offset },
+    }
+}
+
+#[cfg(test)]
+mod tests;

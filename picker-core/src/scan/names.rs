@@ -1,0 +1,85 @@
+//! Short texts of a body that are kept.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A member that should be a short text.
+#[derive(Default)]
+pub(super) enum Name {
+    /// Not there, or `null`.
+    #[default]
+    Absent,
+    /// Of another type.
+    NotText,
+    /// The text so far.
+    Text(Vec<u8>),
+    /// Longer than its limit.
+    TooLong,
+}
+
+/// Why a name cannot be used.
+pub(super) enum NameFault {
+    NotText,
+    Unusable,
+}
+
+/// The beginning of a key, enough to tell the keys that matter.
+#[derive(Default)]
+pub(super) struct Key {
+    bytes: [u8; super::fields::KEY_BYTES_MAX],
+    filled: usize,
+}
+
+impl Name {
+    pub(super) fn begin() -> Self {
+        Self::Text(Vec::new())
+    }
+
+    pub(super) fn push(&mut self, text: &[u8], bytes_max: usize) {
+        if let Self::Text(name) = self {
+            if bytes_max - name.len() < text.len() {
+                *self = Self::TooLong;
+            } else {
+                name.extend_from_slice(text);
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<Option<String>, NameFault> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::NotText => Err(NameFault::NotText),
+            Self::Text(name) => String::from_utf8(name)
+                .map(Some)
+                .map_err(|_| NameFault::Unusable),
+            Self::TooLong => Err(NameFault::Unusable),
+        }
+    }
+}
+
+impl Key {
+    pub(super) fn clear(&mut self) {
+        self.filled = 0;
+    }
+
+    pub(super) fn push(&mut self, text: &[u8]) {
+        let room = self.bytes.iter_mut().skip(self.filled);
+        for (to, from) in room.zip(text) {
+            *to = *from;
+        }
+        self.filled = self.filled.saturating_add(text.len());
+    }
+
+    /// The key; empty when it is longer than any that matters.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.filled).unwrap_or_default()
+    }
+}
+
+/// Bytes of a model's name.
+///
+/// Names are paths of model hubs or file systems; 1,024 is four times the longest file name.
+pub(super) const MODEL_BYTES_MAX: usize = 1024;
+
+/// Bytes of a cache salt; `vLLM` refuses more than 128 characters, up to four bytes each.
+pub(super) const CACHE_SALT_BYTES_MAX: usize = 512;
