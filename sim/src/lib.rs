@@ -1,1 +1,3 @@
 //! A simulated model server.
+
+pub mod engine;
