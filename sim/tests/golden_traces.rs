@@ -3,6 +3,11 @@
 //! The hashes are of another kind here, so they are compared by what they stand for: one recorded
 //! hash for each of ours, the same one throughout a trace.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by a panic, its helpers too"
+)]
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
