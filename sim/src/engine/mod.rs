@@ -1,0 +1,456 @@
+//! The scheduler and block pool of a vLLM engine, one step at a time and without a clock.
+//!
+//! Running requests come first, each with as many tokens as the budget allows; one that finds no
+//! block takes the place of the newest. When nobody lost a place, waiting requests follow, and the
+//! first that does not fit stops all behind it. Blocks get their hash when they are scheduled, so
+//! a request can hit blocks that another one got in the same step.
+
+mod config;
+mod pool;
+mod request;
+mod step;
+mod waiting;
+
+pub use config::{Config, Policy};
+pub use request::Request;
+pub use step::{Admission, Event, Sample, Step, Work};
+
+use pool::{BlockId, BlockPool};
+use request::{Entry, Status};
+use waiting::{Slot, Waiting};
+
+/// One engine: its requests, its blocks and its counters.
+pub struct Engine {
+    config: Config,
+    pool: BlockPool,
+    entries: Vec<Option<Entry>>,
+    vacant: Vec<Slot>,
+    waiting: Waiting,
+    /// In the order of admission.
+    running: Vec<Slot>,
+    /// What this step computes, before it is told in the step's own terms.
+    scheduled: Vec<(Slot, usize)>,
+    step: Step,
+    next_id: u64,
+    counters: Counters,
+}
+
+/// A request in one engine; never used again for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(pub u64);
+
+/// Totals since the engine started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Prompt tokens looked up in the cache, counted when a request is first admitted.
+    pub queries: u64,
+    /// Those of them that were found.
+    pub hits: u64,
+    /// Places lost for want of blocks.
+    pub preemptions: u64,
+}
+
+impl Engine {
+    /// An engine with an empty cache.
+    pub fn new(config: Config) -> Self {
+        Self {
+            pool: BlockPool::new(config.num_blocks),
+            waiting: Waiting::new(config.policy),
+            config: Config {
+                block_size: config.block_size.max(1),
+                ..config
+            },
+            entries: Vec::new(),
+            vacant: Vec::new(),
+            running: Vec::new(),
+            scheduled: Vec::new(),
+            step: Step::default(),
+            next_id: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Puts a request behind those that wait.
+    ///
+    /// One that needs more blocks than there are waits forever and holds up all behind it: ask
+    /// [`tokens_max`](Self::tokens_max) first.
+    pub fn add(&mut self, request: Request) -> RequestId {
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        let entry = Entry::new(id, request);
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            self.entries.len() as Slot - 1
+        });
+        self.waiting.push(slot, &entry);
+        self.entries[slot as usize] = Some(entry);
+        id
+    }
+
+    /// Drops a request and frees its blocks; `false` when it is not here, or not any more.
+    pub fn abort(&mut self, id: RequestId) -> bool {
+        let is_it = |entry: &Option<Entry>| entry.as_ref().is_some_and(|entry| entry.id == id);
+        let Some(slot) = self.entries.iter().position(is_it) else {
+            return false;
+        };
+        let Some(entry) = self.entries[slot].take() else {
+            return false;
+        };
+        let slot = slot as Slot;
+        match entry.status {
+            Status::Waiting => self.waiting.remove(slot, &entry),
+            Status::Running => self.running.retain(|&other| other != slot),
+        }
+        self.pool.release(&entry.blocks);
+        self.vacant.push(slot);
+        true
+    }
+
+    /// Forgets all cached blocks; `false` when a block is in use, and then nothing changes.
+    pub fn reset_prefix_cache(&mut self) -> bool {
+        self.pool.forget_all()
+    }
+
+    /// Schedules one step and processes its output.
+    ///
+    /// A caller that keeps time shows the result when the step's duration has passed.
+    pub fn step(&mut self) -> &Step {
+        self.step.clear();
+        self.scheduled.clear();
+        let budget = self.schedule_running(self.config.max_num_batched_tokens);
+        if self.step.preempted.is_empty() {
+            self.schedule_waiting(budget);
+        }
+        self.step.running = self.running.len();
+        self.step.waiting = self.waiting.len();
+        self.step.free_blocks = self.pool.free();
+        self.step.work.blocks = self.pool.usable() - self.pool.free();
+        self.process_output();
+        &self.step
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.waiting.len() == 0
+    }
+
+    /// How many requests run.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How many blocks can be taken, cached ones included.
+    pub fn free_blocks(&self) -> usize {
+        self.pool.free()
+    }
+
+    /// The share of blocks held by requests, `0..=1`.
+    pub fn usage(&self) -> f64 {
+        1.0 - self.pool.free() as f64 / self.pool.usable().max(1) as f64
+    }
+
+    /// Most tokens of a request, prompt and output together, that can ever be served.
+    pub fn tokens_max(&self) -> usize {
+        self.config
+            .max_model_len
+            .min(self.pool.usable() * self.config.block_size)
+    }
+
+    /// Totals since the start.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// What the engine was started with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Gives every running request its tokens, and returns what is left of the budget.
+    fn schedule_running(&mut self, mut budget: usize) -> usize {
+        let mut position = 0;
+        while budget > 0 {
+            let Some(&slot) = self.running.get(position) else {
+                break;
+            };
+            let Some(entry) = &self.entries[slot as usize] else {
+                break;
+            };
+            let room = (self.config.max_model_len - 1).saturating_sub(entry.computed);
+            let tokens = self.chunk(entry.known - entry.computed, budget).min(room);
+            if tokens == 0 {
+                position += 1;
+                continue;
+            }
+            let mut fits = self.grow(slot, tokens);
+            while !fits {
+                let Some(victim) = self.victim() else { break };
+                let place = self.preempt(victim, &mut budget);
+                position -= usize::from(place < position);
+                if victim == slot {
+                    break;
+                }
+                fits = self.grow(slot, tokens);
+            }
+            if fits {
+                self.scheduled.push((slot, tokens));
+                budget -= tokens;
+                position += 1;
+            } else if self.config.policy == Policy::Fcfs {
+                break;
+            }
+        }
+        budget
+    }
+
+    /// Admits waiting requests until one does not fit.
+    fn schedule_waiting(&mut self, mut budget: usize) {
+        while budget > 0 && self.running.len() < self.config.max_num_seqs {
+            let Some(slot) = self.waiting.peek() else {
+                break;
+            };
+            let hit = self.lookup(slot);
+            let Some(entry) = &self.entries[slot as usize] else {
+                break;
+            };
+            let cached_tokens = hit.len() * self.config.block_size;
+            let tokens = self.chunk(entry.known - cached_tokens, budget);
+            if !self.admit(slot, tokens, &hit) {
+                break;
+            }
+            self.waiting.pop();
+            self.running.push(slot);
+            let Some(entry) = &mut self.entries[slot as usize] else {
+                break;
+            };
+            entry.status = Status::Running;
+            entry.computed = cached_tokens;
+            let resumed = entry.preemptions > 0;
+            self.step.admitted.push(Admission {
+                id: entry.id,
+                cached_tokens,
+                resumed,
+            });
+            if self.config.prefix_caching && !resumed {
+                self.counters.queries += entry.known as u64;
+                self.counters.hits += cached_tokens as u64;
+            }
+            self.scheduled.push((slot, tokens));
+            budget -= tokens;
+        }
+    }
+
+    /// Counts the tokens as computed, samples, and lets finished requests go.
+    fn process_output(&mut self) {
+        let mut finished = false;
+        for &(slot, tokens) in &self.scheduled {
+            let Some(entry) = &mut self.entries[slot as usize] else {
+                continue;
+            };
+            let is_decode = tokens == 1
+                && entry.computed >= entry.prompt_len
+                && entry.computed + 1 == entry.known;
+            self.step.scheduled.push((entry.id, tokens));
+            self.step.work.add(tokens, entry.computed, is_decode);
+            entry.computed += tokens;
+            if entry.computed < entry.known {
+                continue;
+            }
+            let token = entry.tokens.get(entry.known).copied().unwrap_or_default();
+            entry.known += 1;
+            let is_last = entry.is_complete(self.config.max_model_len);
+            finished |= is_last;
+            self.step.sampled.push(Sample {
+                id: entry.id,
+                token,
+                finished: is_last,
+            });
+            if is_last {
+                self.pool.release(&entry.blocks);
+                self.entries[slot as usize] = None;
+                self.vacant.push(slot);
+            }
+        }
+        if finished {
+            let entries = &self.entries;
+            self.running
+                .retain(|&slot| entries[slot as usize].is_some());
+        }
+    }
+
+    /// How many of `wanted` tokens one request may compute now.
+    fn chunk(&self, wanted: usize, budget: usize) -> usize {
+        let threshold = self.config.long_prefill_token_threshold;
+        let is_alone = self.running.len() + self.waiting.len() <= 1;
+        let wanted = if threshold > 0 && !is_alone {
+            wanted.min(threshold)
+        } else {
+            wanted
+        };
+        wanted.min(budget)
+    }
+
+    /// The running request that must give up its blocks.
+    fn victim(&self) -> Option<Slot> {
+        if self.config.policy == Policy::Fcfs {
+            return self.running.last().copied();
+        }
+        let rank = |slot: Slot| {
+            let entry = self.entries[slot as usize].as_ref();
+            entry.map(|entry| (entry.priority, entry.arrival))
+        };
+        // `max_by_key` returns the last of equal ones; the first in admission order is wanted.
+        self.running
+            .iter()
+            .rev()
+            .copied()
+            .max_by_key(|&slot| rank(slot))
+    }
+
+    /// Takes a running request's place and blocks; returns where in the running list it was.
+    fn preempt(&mut self, slot: Slot, budget: &mut usize) -> usize {
+        let place = self
+            .running
+            .iter()
+            .rposition(|&it| it == slot)
+            .unwrap_or_default();
+        self.running.remove(place);
+        if let Some(index) = self.scheduled.iter().position(|it| it.0 == slot) {
+            *budget += self.scheduled.remove(index).1;
+        }
+        if let Some(entry) = &mut self.entries[slot as usize] {
+            self.pool.release(&entry.blocks);
+            entry.blocks.clear();
+            entry.computed = 0;
+            entry.hashed = 0;
+            entry.preemptions += 1;
+            entry.status = Status::Waiting;
+            self.waiting.push_preempted(slot, entry);
+            self.step.preempted.push(entry.id);
+            self.counters.preemptions += 1;
+        }
+        place
+    }
+
+    /// The cached blocks that a waiting request can start from.
+    ///
+    /// The last token is always computed, for it gives the first one of the answer.
+    fn lookup(&mut self, slot: Slot) -> Vec<BlockId> {
+        let block_size = self.config.block_size;
+        let Some(entry) = &mut self.entries[slot as usize] else {
+            return Vec::new();
+        };
+        if !self.config.prefix_caching {
+            return Vec::new();
+        }
+        let blocks_max = entry.known.saturating_sub(1) / block_size;
+        let hashes = entry.hashes(block_size).iter().take(blocks_max);
+        hashes.map_while(|&hash| self.pool.oldest(hash)).collect()
+    }
+
+    /// Gives a running request the blocks for `tokens` more; `false` when there are not enough.
+    fn grow(&mut self, slot: Slot, tokens: usize) -> bool {
+        let Some(entry) = &mut self.entries[slot as usize] else {
+            return false;
+        };
+        let upto = entry.computed + tokens;
+        let needed = upto
+            .div_ceil(self.config.block_size)
+            .saturating_sub(entry.blocks.len());
+        if needed > self.pool.free() {
+            return false;
+        }
+        self.take(slot, needed);
+        self.store(slot, upto);
+        true
+    }
+
+    /// Gives a waiting request its hits and the blocks for `tokens` more; `false` when it does
+    /// not fit.
+    fn admit(&mut self, slot: Slot, tokens: usize, hit: &[BlockId]) -> bool {
+        let block_size = self.config.block_size;
+        let Some(entry) = &mut self.entries[slot as usize] else {
+            return false;
+        };
+        // Hit blocks that nobody uses leave the free queue too.
+        let revived = hit
+            .iter()
+            .filter(|&&block| self.pool.is_free(block))
+            .count();
+        let needed = |upto: usize| upto.div_ceil(block_size).saturating_sub(hit.len()) + revived;
+        let reserve = if self.running.is_empty() {
+            0
+        } else {
+            (self.config.watermark * f64::from(self.config.num_blocks)) as usize
+        };
+        let upto = hit.len() * block_size + tokens;
+        let asked = if self.config.reserve_full_prompt {
+            entry.known.max(upto)
+        } else {
+            upto
+        };
+        if needed(asked) + reserve > self.pool.free() {
+            return false;
+        }
+        for &block in hit {
+            self.pool.touch(block);
+        }
+        entry.blocks.extend_from_slice(hit);
+        entry.hashed = hit.len();
+        self.take(slot, needed(upto) - revived);
+        self.store(slot, upto);
+        true
+    }
+
+    /// Moves blocks from the free queue to a request.
+    fn take(&mut self, slot: Slot, count: usize) {
+        let Some(entry) = &mut self.entries[slot as usize] else {
+            return;
+        };
+        for _ in 0..count {
+            let Some((block, evicted)) = self.pool.take() else {
+                return;
+            };
+            entry.blocks.push(block);
+            if let (Some(hash), true) = (evicted, self.config.record_events) {
+                self.step.events.push(Event::Removed(hash));
+            }
+        }
+    }
+
+    /// Gives the blocks that are full after `upto` tokens their hashes.
+    fn store(&mut self, slot: Slot, upto: usize) {
+        let block_size = self.config.block_size;
+        let Some(entry) = &mut self.entries[slot as usize] else {
+            return;
+        };
+        let (from, full) = (entry.hashed, upto.min(entry.known) / block_size);
+        if !self.config.prefix_caching || full <= from {
+            return;
+        }
+        entry.hashes(block_size);
+        for (&block, &hash) in entry
+            .blocks
+            .iter()
+            .zip(entry.full_hashes())
+            .take(full)
+            .skip(from)
+        {
+            self.pool.assign(block, hash);
+        }
+        entry.hashed = full;
+        if self.config.record_events {
+            let hashes = entry.full_hashes();
+            self.step.events.push(Event::Stored {
+                hashes: hashes.iter().take(full).skip(from).copied().collect(),
+                parent: from.checked_sub(1).and_then(|it| hashes.get(it)).copied(),
+                tokens: (full - from) * block_size,
+            });
+        }
+    }
+}
