@@ -1,2 +1,32 @@
-//! The project's commands.
-fn main() {}
+//! `cargo xtask`: the project's commands.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use xtask::run::{self, RunArguments};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run Envoy with the picker in front of model servers, or of three simulated ones
+    Run(RunArguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Run(arguments) => run::run(arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
