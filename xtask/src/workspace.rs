@@ -1,6 +1,7 @@
 //! Where things are, and how a step's command is run and shown.
 
 use std::env;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -82,9 +83,13 @@ pub fn is_executable(path: &Path) -> bool {
         .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
+/// A command as a person would type it.
 fn command_line(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<String> = words
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default();
+    let words: Vec<String> = iter::once(program)
+        .chain(command.get_args())
         .map(|word| match word.to_string_lossy() {
             word if word.contains(' ') => format!("'{word}'"),
             word => word.into_owned(),
