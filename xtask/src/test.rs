@@ -168,21 +168,25 @@ fn test_runner() -> Result<PathBuf> {
     let version = locked_version(&lock, "wasm-bindgen").context("no wasm-bindgen in Cargo.lock")?;
     let tools = target().join("tools");
     let runner = tools.join("bin/wasm-bindgen-test-runner");
-    let has = command_output(Command::new(&runner).arg("--version"));
+    let has = command_output(Command::new(tools.join("bin/wasm-bindgen")).arg("--version"));
     if has.is_ok_and(|said| said.split_whitespace().any(|word| word == version)) {
         return Ok(runner);
     }
-    step(
-        &format!("install wasm-bindgen-cli {version} (a few minutes, once)"),
-        || {
-            let mut install = cargo(&["install", "--quiet", "--locked", "--force", "--root"]);
-            install
-                .arg(&tools)
-                .args(["wasm-bindgen-cli", "--version", version]);
+    let what = format!("install wasm-bindgen-cli {version} (a few minutes, once)");
+    step(&what, || {
+        let install = |locked: &[&str]| {
+            let mut install = cargo(&["install", "--quiet", "--force", "wasm-bindgen-cli"]);
+            install.args(["--version", version]).args(locked);
             // With a directory of its own the build can go on where an interrupted one ended.
-            run(install.env("CARGO_TARGET_DIR", tools.join("build")))
-        },
-    )?;
+            install.env("CARGO_TARGET_DIR", tools.join("build"));
+            run(install.arg("--root").arg(&tools))
+        };
+        // What it was locked to may have been withdrawn since.
+        install(&["--locked"]).or_else(|error| {
+            eprintln!("    {error:#}; trying with newer dependencies");
+            install(&[])
+        })
+    })?;
     Ok(runner)
 }
 
