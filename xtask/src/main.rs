@@ -1,2 +1,36 @@
-//! The project's commands.
-fn main() {}
+//! `cargo xtask`: the project's commands.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use xtask::run::{self, RunArguments};
+use xtask::test::{self, TestArguments};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run Envoy with the picker in front of model servers, or of three simulated ones
+    Run(RunArguments),
+    /// Run every check and test that continuous integration runs
+    Test(TestArguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Test(arguments) => test::test(arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The project's commands, as a library that the end-to-end tests use too.
+//!
+//! One file per task; `main.rs` only reads the command line.
+
+pub mod bootstrap;
+pub mod check;
+pub mod compose;
+pub mod draw;
+pub mod envoy;
+pub mod http;
+pub mod imports;
+pub mod live;
+pub mod ports;
+pub mod proxy;
+pub mod run;
+pub mod simulated;
+pub mod state;
+pub mod test;
+pub mod wasm;
+pub mod workspace;

@@ -1,0 +1,35 @@
+//! Simulated model servers in this process.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use sim::server::{Server, ServerOptions};
+
+/// Some simulated servers on free ports of loopback; they end when this is dropped.
+#[derive(Debug)]
+pub struct Simulated {
+    servers: Vec<Server>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Simulated {
+    /// Starts `count` equal servers.
+    pub async fn start(count: usize) -> Result<Self> {
+        let mut servers = Vec::with_capacity(count);
+        for _ in 0..count {
+            servers.push(Server::start(ServerOptions::default()).await?);
+        }
+        let addresses = servers.iter().map(Server::address).collect();
+        Ok(Self { servers, addresses })
+    }
+
+    /// Where they listen, in order.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The servers, in the order of their addresses.
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+}

@@ -1,0 +1,74 @@
+//! Builds `picker.wasm`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::workspace::{cargo, command_output, root, run, step, target};
+
+/// Which module to build.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Variant {
+    /// What is shipped.
+    Shipped,
+    /// With the switches that tests need, such as a panic on request.
+    Test,
+}
+
+impl Variant {
+    /// Where the built module is.
+    pub fn path(self) -> PathBuf {
+        self.directory().join(TARGET).join("wasm/picker.wasm")
+    }
+
+    /// A variant has a directory of its own, so that building one does not replace the other.
+    fn directory(self) -> PathBuf {
+        match self {
+            Self::Shipped => target(),
+            Self::Test => target().join("test-build"),
+        }
+    }
+}
+
+/// Builds a variant, adding the compiler's target first when it is missing.
+pub fn build(variant: Variant) -> Result<PathBuf> {
+    add_target(TARGET)?;
+    let what = match variant {
+        Variant::Shipped => "build picker.wasm",
+        Variant::Test => "build picker.wasm for tests",
+    };
+    step(what, || {
+        let mut command = cargo(&["build", "--quiet", "--package", "picker-filter"]);
+        command.args(["--profile", "wasm", "--target", TARGET, "--target-dir"]);
+        command.arg(variant.directory());
+        if variant == Variant::Test {
+            command.args(["--features", "test-build"]);
+        }
+        run(&mut command)
+    })?;
+    Ok(variant.path())
+}
+
+/// Adds a target to the toolchain when it is missing.
+pub fn add_target(target: &str) -> Result<()> {
+    let mut rustc = Command::new("rustc");
+    rustc.current_dir(root());
+    let libraries = command_output(rustc.args(["--print", "target-libdir", "--target", target]));
+    let libraries =
+        libraries.with_context(|| format!("rustc does not know the target {target}"))?;
+    if PathBuf::from(libraries.trim()).is_dir() {
+        return Ok(());
+    }
+    step(&format!("rustup target add {target}"), || {
+        let mut rustup = Command::new("rustup");
+        rustup.current_dir(root());
+        run(rustup.args(["target", "add", target]))
+    })
+    .with_context(|| {
+        format!("the toolchain lacks {target}; install rustup, or the target by other means")
+    })
+}
+
+/// The filter's target.
+pub const TARGET: &str = "wasm32-wasip1";
