@@ -192,6 +192,13 @@ pub fn publish(shared: &impl SharedData, pool: &str, snapshot: &Snapshot) {
     shared.set(&generation_key(pool), &generation.to_le_bytes());
 }
 
+/// The snapshot of `pool` published last; `None` before the first, and for the bytes of another release.
+pub fn stored(shared: &impl SharedData, pool: &str) -> Option<Snapshot> {
+    let mut bytes = Vec::new();
+    shared.get(&snapshot_key(pool), &mut bytes);
+    Snapshot::decode(&bytes)
+}
+
 /// The generation of the snapshot published last; 0 before the first.
 pub fn generation(shared: &impl SharedData, pool: &str) -> u64 {
     let mut bytes = Vec::new();

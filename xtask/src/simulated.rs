@@ -6,7 +6,6 @@ use anyhow::Result;
 use sim::server::{Server, ServerOptions};
 
 /// Some simulated servers on free ports of loopback; they end when this is dropped.
-#[derive(Debug)]
 pub struct Simulated {
     servers: Vec<Server>,
     addresses: Vec<SocketAddr>,

@@ -38,7 +38,7 @@ fn request(seed: u64, length: u64) -> Request {
     }];
     Request {
         prompts,
-        ..Request::default()
+        ..Request::bodiless()
     }
 }
 

@@ -1,0 +1,130 @@
+//! Scraping, while this root holds the lease.
+
+use std::collections::BTreeMap;
+
+use picker_core::{
+    Answer, Collector, Eagerness, EndpointId, Lease, PERIOD_MAX, PoolScrape, ScrapeOutcome, Span,
+    Stat, Timestamp, lease_length,
+};
+
+use crate::host::{self, Buffer, Headers, Host};
+use crate::stats::Stats;
+
+/// One root's part in collecting.
+pub(crate) struct Collecting {
+    lease: Lease,
+    collector: Collector,
+    /// The pool and endpoint of each scrape on its way, by the number of its call.
+    calls: BTreeMap<u32, (String, EndpointId)>,
+    stats: BTreeMap<String, Stats>,
+    logged_at: Option<Timestamp>,
+    period: Span,
+}
+
+impl Collecting {
+    pub(crate) fn new() -> Self {
+        Self {
+            lease: Lease::new(host::random(), lease_length(PERIOD_MAX)),
+            collector: Collector::default(),
+            calls: BTreeMap::new(),
+            stats: BTreeMap::new(),
+            logged_at: None,
+            period: PERIOD_MAX,
+        }
+    }
+
+    /// Holds or takes the lease where due, and scrapes while this root has it.
+    pub(crate) fn tick(&mut self, eagerness: Eagerness, now: Timestamp) {
+        let held = self.lease.is_held();
+        if !self.lease.try_hold(&Host, eagerness, now) {
+            if held {
+                // Whoever holds it now goes on from what is published, and so shall this root if it gets it back.
+                self.collector = Collector::default();
+            }
+            return;
+        }
+        if !held {
+            log::info!("picker: collecting metrics ({eagerness:?} root)");
+        }
+        self.collector.tick(&Host, now);
+        while let Some(scrape) = self.collector.poll_scrape(&Host, now) {
+            self.send(scrape, now);
+        }
+        let period = self.collector.period();
+        if period != self.period && host::set_tick_period(period).is_ok() {
+            self.period = period;
+        }
+    }
+
+    /// Takes the answer of call `token`; a call without headers brought none.
+    pub(crate) fn on_answer(&mut self, token: u32, headers: usize, body_size: usize) {
+        let Some(whose) = self.calls.remove(&token) else {
+            return;
+        };
+        let status = host::header(Headers::CallResponse, ":status").filter(|_| headers > 0);
+        let status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok());
+        let body = host::buffer(Buffer::CallResponseBody, 0, body_size);
+        let answer = match status {
+            Some(status) => Answer::Response {
+                status,
+                body: &body,
+            },
+            None => Answer::Nothing,
+        };
+        self.take_in(&whose, answer, host::now());
+    }
+
+    fn send(&mut self, scrape: PoolScrape, now: Timestamp) {
+        let address = scrape.scrape.address.to_string();
+        let headers = vec![
+            (":method", "GET"),
+            (":path", scrape.path.as_str()),
+            (":authority", address.as_str()),
+            (DESTINATION, address.as_str()),
+        ];
+        let whose = (scrape.pool, scrape.scrape.endpoint);
+        match host::http_call(&scrape.cluster, headers, scrape.timeout) {
+            Some(token) => {
+                self.calls.insert(token, whose);
+            }
+            None => self.take_in(&whose, Answer::NotSent, now),
+        }
+    }
+
+    fn take_in(&mut self, whose: &(String, EndpointId), answer: Answer<'_>, now: Timestamp) {
+        let (pool, endpoint) = whose;
+        let outcome = self
+            .collector
+            .handle_answer(&Host, (pool, *endpoint), answer, now);
+        let stats = self
+            .stats
+            .entry(pool.clone())
+            .or_insert_with(|| Stats::new(pool));
+        match outcome {
+            ScrapeOutcome::Unlisted => {}
+            ScrapeOutcome::Read(_) => stats.add(Stat::Scrapes, 1),
+            ScrapeOutcome::Restarted => {
+                stats.add(Stat::Scrapes, 1);
+                stats.add(Stat::Restarts, 1);
+                log::info!("picker: pool={pool} endpoint={} has restarted", endpoint.0);
+            }
+            ScrapeOutcome::Failed(failure) => {
+                stats.add(Stat::ScrapeFailures(failure), 1);
+                if self.logged_at.is_none_or(|at| now.since(at) >= LOG_EVERY) {
+                    self.logged_at = Some(now);
+                    log::warn!(
+                        "picker: pool={pool} endpoint={} scrape failed: {failure}; more of the kind \
+                         are only counted for a while",
+                        endpoint.0
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Where the scrape cluster, an `ORIGINAL_DST` one, finds the address.
+const DESTINATION: &str = "x-gateway-destination-endpoint";
+
+/// Failed scrapes are logged once in this time.
+const LOG_EVERY: Span = Span::from_millis(30_000);

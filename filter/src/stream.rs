@@ -1,0 +1,307 @@
+//! One request and its response.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use picker_core::{
+    Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request, RequestScanner,
+    Stat, Ticket,
+};
+use proxy_wasm::traits::{Context, HttpContext};
+use proxy_wasm::types::Action;
+
+use crate::host::{self, Buffer, Host};
+use crate::worker::Worker;
+
+/// One request and its response.
+pub(crate) struct Stream {
+    worker: Rc<RefCell<Worker>>,
+    phase: Phase,
+}
+
+enum Phase {
+    /// Not ours, not yet or not any more.
+    Passing,
+    /// The headers are held while the body comes. Boxed, for most streams are in another phase most of the time.
+    Reading(Box<Reading>),
+    /// Counted for an endpoint of the pool until it ends.
+    Sent {
+        pool: usize,
+        ticket: Ticket,
+        answered: bool,
+    },
+}
+
+struct Reading {
+    pool: usize,
+    scanner: RequestScanner,
+    /// Bytes of the body that the scanner has seen.
+    read: usize,
+}
+
+impl Stream {
+    pub(crate) fn new(worker: Rc<RefCell<Worker>>) -> Self {
+        Self {
+            worker,
+            phase: Phase::Passing,
+        }
+    }
+}
+
+impl Context for Stream {}
+
+impl HttpContext for Stream {
+    fn on_http_request_headers(&mut self, _: usize, ends: bool) -> Action {
+        remove_owned_headers();
+        let course = {
+            let mut worker = self.worker.borrow_mut();
+            worker.last_request = Some(host::now());
+            let head = read_head(&worker, ends);
+            worker.config.course(&head)
+        };
+        match course {
+            Course::Pass => Action::Continue,
+            Course::Decide(pool) => self.decide(pool, &Request::bodiless()),
+            Course::Refuse(pool, refusal) => self.refuse(pool, refusal),
+            Course::Read(pool, shape) => {
+                let scanner = RequestScanner::new(shape);
+                self.phase = Phase::Reading(Box::new(Reading {
+                    pool,
+                    scanner,
+                    read: 0,
+                }));
+                Action::Pause
+            }
+        }
+    }
+
+    /// `size` is all that is buffered, which is the whole body so far.
+    fn on_http_request_body(&mut self, size: usize, ends: bool) -> Action {
+        let Phase::Reading(reading) = &mut self.phase else {
+            return Action::Continue;
+        };
+        let pool = reading.pool;
+        let limit = self.worker.borrow().config.pools[pool]
+            .limits
+            .request_body_bytes;
+        if size as u64 > limit {
+            return self.refuse(pool, Refusal::BodyTooLarge { limit });
+        }
+        if size > reading.read {
+            let chunk = host::buffer(Buffer::RequestBody, reading.read, size - reading.read);
+            reading.scanner.push(&chunk);
+            reading.read = size;
+        }
+        if ends {
+            self.decide_read()
+        } else {
+            Action::Pause
+        }
+    }
+
+    /// A body followed by trailers never ends in the body callback.
+    fn on_http_request_trailers(&mut self, _: usize) -> Action {
+        self.decide_read()
+    }
+
+    fn on_http_response_headers(&mut self, _: usize, _: bool) -> Action {
+        let Phase::Sent { pool, ticket, .. } = &mut self.phase else {
+            return Action::Continue;
+        };
+        let served = host::text_property(&["upstream", "address"]);
+        let Some(address) = served.and_then(|address| address.parse().ok()) else {
+            return Action::Continue;
+        };
+        let worker = &mut *self.worker.borrow_mut();
+        let Some(pool) = worker.pools.get_mut(*pool) else {
+            return Action::Continue;
+        };
+        let chosen = ticket.endpoint;
+        let listed = pool.pool.on_served_by(&Host, ticket, address, host::now());
+        if !listed || ticket.endpoint != chosen {
+            pool.stats.add(Stat::OverrideMissed, 1);
+        }
+        Action::Continue
+    }
+
+    fn on_http_response_body(&mut self, size: usize, _: bool) -> Action {
+        if let Phase::Sent {
+            pool,
+            ticket,
+            answered,
+        } = &mut self.phase
+            && !*answered
+            && size > 0
+        {
+            *answered = true;
+            let worker = &mut *self.worker.borrow_mut();
+            if let Some(pool) = worker.pools.get_mut(*pool) {
+                pool.pool.on_first_byte(&Host, ticket, host::now());
+            }
+        }
+        Action::Continue
+    }
+
+    fn on_log(&mut self) {
+        self.end();
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Stream {
+    /// Decides with the body that was read; does nothing when the stream is not waiting for that.
+    fn decide_read(&mut self) -> Action {
+        let Phase::Reading(reading) = std::mem::replace(&mut self.phase, Phase::Passing) else {
+            return Action::Continue;
+        };
+        let pool = reading.pool;
+        let request = {
+            let worker = &mut *self.worker.borrow_mut();
+            let Some(pool) = worker.pools.get_mut(pool) else {
+                return Action::Continue;
+            };
+            let request = reading.scanner.finish(pool.seed);
+            pool.stats.add(
+                Stat::UnreadableBodies,
+                u64::from(!request.faults.is_empty()),
+            );
+            request
+        };
+        self.decide(pool, &request)
+    }
+
+    fn decide(&mut self, index: usize, request: &Request) -> Action {
+        let picked = {
+            let worker = &mut *self.worker.borrow_mut();
+            let Some(pool) = worker.pools.get_mut(index) else {
+                return Action::Continue;
+            };
+            pool.pool
+                .pick(&Host, request, &mut worker.draws, host::now())
+        };
+        match picked {
+            Ok(pick) => self.send(index, pick),
+            Err(refusal) => {
+                let closed =
+                    self.worker.borrow().config.pools[index].failure_mode == FailureMode::Closed;
+                if closed {
+                    return self.refuse(index, refusal);
+                }
+                let worker = &mut *self.worker.borrow_mut();
+                worker.pools[index].stats.add(Stat::FailedOpen, 1);
+                Action::Continue
+            }
+        }
+    }
+
+    fn send(&mut self, index: usize, pick: Pick) -> Action {
+        let destination: Vec<String> = pick.destinations.iter().map(ToString::to_string).collect();
+        let worker = &mut *self.worker.borrow_mut();
+        let pool = &mut worker.pools[index];
+        let set = match &worker.config.destination {
+            Destination::Header(name) => host::set_request_header(name, &destination.join(",")),
+            Destination::FilterState => {
+                host::set_original_destination(destination.first().map_or("", String::as_str))
+            }
+        };
+        if let Err(error) = set {
+            log::error!("picker: the host refused the destination: {error:?}");
+            pool.pool.on_done(&Host, &pick.ticket, host::now());
+            pool.stats.add(Stat::FailedOpen, 1);
+            return Action::Continue;
+        }
+        pool.stats.add(Stat::Picks, 1);
+        pool.stats.add(Stat::PromptBlocks, pick.blocks as u64);
+        pool.stats.add(Stat::MatchedBlocks, pick.matched as u64);
+        let first = destination.first().map_or("", String::as_str);
+        let name = pool.pool.name();
+        // For the access log only; a request is not worse for lacking it.
+        let _ = host::set_filter_state(
+            "picker",
+            &format!(
+                "pool={name} endpoint={first} matched={}/{}",
+                pick.matched, pick.blocks
+            ),
+        );
+        self.phase = Phase::Sent {
+            pool: index,
+            ticket: pick.ticket,
+            answered: false,
+        };
+        Action::Continue
+    }
+
+    fn refuse(&mut self, index: usize, refusal: Refusal) -> Action {
+        self.phase = Phase::Passing;
+        let worker = &mut *self.worker.borrow_mut();
+        let pool = &mut worker.pools[index];
+        pool.stats.add(Stat::Refusals(refusal), 1);
+        let reason = refusal.reason();
+        let _ = host::set_filter_state(
+            "picker",
+            &format!("pool={} refused={reason}", pool.pool.name()),
+        );
+        let headers = [("content-type", "application/json"), (REASON, reason)];
+        let details = format!("picker_{}", reason.replace('-', "_"));
+        if host::reply(refusal.status(), &details, &headers, &refusal.body()).is_err() {
+            log::error!("picker: the host did not take our answer; the route decides");
+            return Action::Continue;
+        }
+        Action::Pause
+    }
+
+    /// Gives back what the stream holds, once.
+    fn end(&mut self) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Passing);
+        if let Phase::Sent { pool, ticket, .. } = phase
+            && let Ok(mut worker) = self.worker.try_borrow_mut()
+            && let Some(pool) = worker.pools.get_mut(pool)
+        {
+            pool.pool.on_done(&Host, &ticket, host::now());
+        }
+    }
+}
+
+/// A header is removed only where it is there: every write makes Envoy match the route again.
+fn remove_owned_headers() {
+    for name in OWNED_HEADERS {
+        if host::header(host::Headers::Request, name).is_some() {
+            let _ = host::remove_request_header(name);
+        }
+    }
+}
+
+fn read_head(worker: &Worker, ends: bool) -> Head {
+    let header = |name| host::request_header(name);
+    let pools = &worker.config.pools;
+    let by_cluster = pools.iter().any(|pool| !pool.matches.clusters.is_empty());
+    let by_route = pools.iter().any(|pool| !pool.matches.routes.is_empty());
+    let encoding = header("content-encoding");
+    Head {
+        method: header(":method").unwrap_or_default(),
+        path: header(":path").unwrap_or_default(),
+        host: header(":authority").unwrap_or_default(),
+        cluster: if by_cluster {
+            host::text_property(&["xds", "cluster_name"])
+        } else {
+            None
+        },
+        route: if by_route {
+            host::text_property(&["xds", "route_name"])
+        } else {
+            None
+        },
+        ends,
+        upgrades: header("upgrade").is_some(),
+        encoded: encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")),
+        content_length: header("content-length").and_then(|length| length.parse().ok()),
+    }
+}
+
+/// Names the reason of a refusal to the client, as the reference picker does.
+const REASON: &str = "x-llm-d-request-dropped-reason";

@@ -1,0 +1,127 @@
+//! What the streams of one root share: its pools.
+
+use picker_core::{
+    Affirmed, Config, Draws, HashSeed, Pool, PoolConfig, PoolOptions, Snapshot, Span, Stat,
+    Timestamp, Troubles, affirm,
+};
+
+use crate::host::{self, Host};
+use crate::stats::Stats;
+
+/// The pools of one root, as one worker sees them.
+pub(crate) struct Worker {
+    pub(crate) config: Config,
+    pub(crate) pools: Vec<WorkerPool>,
+    pub(crate) draws: Draws,
+    configured_at: Timestamp,
+    /// When a request came last, to leave collecting to a virtual machine that has none.
+    pub(crate) last_request: Option<Timestamp>,
+}
+
+/// One pool, with what is needed only here.
+pub(crate) struct WorkerPool {
+    pub(crate) pool: Pool,
+    pub(crate) seed: HashSeed,
+    pub(crate) stats: Stats,
+    document: String,
+    told: Troubles,
+    conflict_logged: bool,
+}
+
+impl Worker {
+    pub(crate) fn new(config: Config) -> Self {
+        let owner = host::random();
+        let pools = config
+            .pools
+            .iter()
+            .map(|pool| WorkerPool::new(pool, owner))
+            .collect();
+        let draws = Draws::new(host::random());
+        Self {
+            config,
+            pools,
+            draws,
+            configured_at: host::now(),
+            last_request: None,
+        }
+    }
+
+    /// What is due every 100 ms.
+    pub(crate) fn tick(&mut self, now: Timestamp) {
+        for pool in &mut self.pools {
+            pool.affirm(self.configured_at, now);
+            pool.pool.tick(&Host, now);
+            pool.count_troubles();
+        }
+    }
+
+    /// Whether requests have come lately.
+    pub(crate) fn is_busy(&self, now: Timestamp) -> bool {
+        self.last_request
+            .is_some_and(|at| now.since(at) < IDLE_AFTER)
+    }
+}
+
+impl WorkerPool {
+    fn new(config: &PoolConfig, owner: u64) -> Self {
+        let options = PoolOptions {
+            name: config.name.clone(),
+            profile: config.profile.clone(),
+            staleness_threshold: config.scrape.staleness_threshold,
+            capacity_tokens: config.cache.capacity_tokens,
+        };
+        let addresses = config.endpoints.iter().map(|endpoint| endpoint.address);
+        Self {
+            pool: Pool::new(options, Snapshot::unknown(addresses), owner),
+            seed: HashSeed::new(&config.cache.hash_seed),
+            stats: Stats::new(&config.name),
+            document: config.to_document(),
+            told: Troubles::default(),
+            conflict_logged: false,
+        }
+    }
+
+    fn affirm(&mut self, configured_at: Timestamp, now: Timestamp) {
+        let name = self.pool.name();
+        let superseded =
+            affirm(&Host, name, &self.document, configured_at, now) == Affirmed::Superseded;
+        if superseded && !self.conflict_logged {
+            log::warn!(
+                "picker: pool {name} is configured differently by a filter configured later, \
+                 whose endpoints are used. Fix: give the pools different names, or one configuration."
+            );
+        }
+        if superseded != self.conflict_logged {
+            self.stats.set(Stat::ConfigConflict, u64::from(superseded));
+            self.conflict_logged = superseded;
+        }
+    }
+
+    fn count_troubles(&mut self) {
+        let troubles = self.pool.troubles();
+        let told = std::mem::replace(&mut self.told, troubles);
+        for (stat, now, before) in [
+            (
+                Stat::LedgerConflicts,
+                troubles.ledger_conflicts,
+                told.ledger_conflicts,
+            ),
+            (Stat::RingLapped, troubles.ring_lapped, told.ring_lapped),
+            (
+                Stat::PlacementsUnlinked,
+                troubles.placements_unlinked,
+                told.placements_unlinked,
+            ),
+            (
+                Stat::SnapshotsUnreadable,
+                troubles.snapshots_unreadable,
+                told.snapshots_unreadable,
+            ),
+        ] {
+            self.stats.add(stat, now - before);
+        }
+    }
+}
+
+/// A virtual machine without requests for this long is idle.
+const IDLE_AFTER: Span = Span::from_millis(10_000);

@@ -1,0 +1,241 @@
+//! What is decided when a request's headers have come: whose it is, and whether its body is needed.
+
+use alloc::string::String;
+
+use crate::config::{Config, Match};
+use crate::refusal::Refusal;
+use crate::shape::Shape;
+
+/// What the decision needs of a request's headers and of the host.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Head {
+    /// `:method`.
+    pub method: String,
+    /// `:path`, with its query.
+    pub path: String,
+    /// `:authority`.
+    pub host: String,
+    /// The Envoy cluster of the route; asked for only when a pool matches by clusters.
+    pub cluster: Option<String>,
+    /// The name of the route; asked for only when a pool matches by routes.
+    pub route: Option<String>,
+    /// Whether the headers are all there is.
+    pub ends: bool,
+    /// Whether the client wants to change the protocol.
+    pub upgrades: bool,
+    /// Whether the body is compressed.
+    pub encoded: bool,
+    /// `content-length`.
+    pub content_length: Option<u64>,
+}
+
+/// How a request goes on after its headers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Course {
+    /// It belongs to no pool: it goes on untouched.
+    Pass,
+    /// It is decided by load alone, and its body, if any, streams through. Holds the place of the pool.
+    Decide(usize),
+    /// It waits for its body. Holds the place of the pool and the API that was called.
+    Read(usize, Shape),
+    /// It is answered at once. Holds the place of the pool.
+    Refuse(usize, Refusal),
+}
+
+impl Config {
+    /// How a request with this head goes on: the first pool that matches is its pool.
+    pub fn course(&self, head: &Head) -> Course {
+        let Some(pool) = self.pools.iter().position(|pool| pool.matches.takes(head)) else {
+            return Course::Pass;
+        };
+        // Holding the headers of an upgrade would wait for a body that comes only after the answer.
+        if head.ends || head.upgrades || head.method == "CONNECT" || head.encoded {
+            return Course::Decide(pool);
+        }
+        let Some(shape) = Shape::of_path(&head.path, &self.paths.prefixes) else {
+            return Course::Decide(pool);
+        };
+        let limit = self.pools[pool].limits.request_body_bytes;
+        if head.content_length.is_some_and(|length| length > limit) {
+            return Course::Refuse(pool, Refusal::BodyTooLarge { limit });
+        }
+        Course::Read(pool, shape)
+    }
+}
+
+impl Match {
+    /// Whether every kind of condition that is given has one that fits.
+    fn takes(&self, head: &Head) -> bool {
+        let is = |wanted: &[String], found: Option<&str>| {
+            wanted.is_empty() || wanted.iter().any(|wanted| Some(wanted.as_str()) == found)
+        };
+        let host = head
+            .host
+            .rsplit_once(':')
+            .map_or(head.host.as_str(), |(host, port)| {
+                if port.bytes().all(|byte| byte.is_ascii_digit()) {
+                    host
+                } else {
+                    &head.host
+                }
+            });
+        let is_host = |wanted: &String| {
+            wanted.eq_ignore_ascii_case(host) || wanted.eq_ignore_ascii_case(&head.host)
+        };
+        is(&self.clusters, head.cluster.as_deref())
+            && is(&self.routes, head.route.as_deref())
+            && (self.hosts.is_empty() || self.hosts.iter().any(is_host))
+            && (self.path_prefixes.is_empty()
+                || self
+                    .path_prefixes
+                    .iter()
+                    .any(|prefix| head.path.starts_with(prefix.as_str())))
+    }
+}
+
+/// Request headers that only the picker may set: a client's are removed before anything else.
+pub const OWNED_HEADERS: [&str; 10] = [
+    "x-gateway-destination-endpoint",
+    "x-gateway-destination-endpoint-served",
+    "x-gateway-destination-endpoint-subset",
+    "x-prefiller-host-port",
+    "x-encoder-hosts-ports",
+    "x-data-parallel-host-port",
+    "x-kv-cache-source-host-port",
+    "x-gateway-model-name",
+    "x-gateway-base-model-name",
+    "test-epp-endpoint-selection",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Role, parse};
+    use alloc::boxed::Box;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    fn config(json: &str) -> Box<Config> {
+        match parse(json.as_bytes()) {
+            Ok(Role::Filter(config)) => config,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn chat() -> Head {
+        Head {
+            method: "POST".into(),
+            path: "/v1/chat/completions".into(),
+            ..Head::default()
+        }
+    }
+
+    #[test]
+    fn only_a_known_shape_with_a_plain_body_is_read() {
+        let config = config(
+            r#"{"pools":[{"name":"a","endpoints":[{"address":"1.1.1.1:1"}],
+                "limits":{"requestBodyBytes":1000}}]}"#,
+        );
+        let too_large = Refusal::BodyTooLarge { limit: 1000 };
+        for (head, course) in [
+            (chat(), Course::Read(0, Shape::ChatCompletions)),
+            (
+                Head {
+                    ends: true,
+                    ..chat()
+                },
+                Course::Decide(0),
+            ),
+            (
+                Head {
+                    upgrades: true,
+                    ..chat()
+                },
+                Course::Decide(0),
+            ),
+            (
+                Head {
+                    encoded: true,
+                    ..chat()
+                },
+                Course::Decide(0),
+            ),
+            (
+                Head {
+                    method: "CONNECT".into(),
+                    ..chat()
+                },
+                Course::Decide(0),
+            ),
+            (
+                Head {
+                    path: "/upload".into(),
+                    ..chat()
+                },
+                Course::Decide(0),
+            ),
+            (
+                Head {
+                    content_length: Some(1000),
+                    ..chat()
+                },
+                Course::Read(0, Shape::ChatCompletions),
+            ),
+            (
+                Head {
+                    content_length: Some(1001),
+                    ..chat()
+                },
+                Course::Refuse(0, too_large),
+            ),
+            (
+                Head {
+                    path: "/upload".into(),
+                    content_length: Some(1 << 30),
+                    ..chat()
+                },
+                Course::Decide(0),
+            ),
+        ] {
+            assert_eq!(config.course(&head), course, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_pool_takes_what_fits_every_kind_of_condition() {
+        let condition = Match {
+            clusters: ["llm".into()].to_vec(),
+            hosts: ["models.example".into()].to_vec(),
+            path_prefixes: ["/v1/".into()].to_vec(),
+            ..Match::default()
+        };
+        let head = Head {
+            cluster: Some("llm".into()),
+            host: "Models.example:8080".into(),
+            ..chat()
+        };
+        assert!(condition.takes(&head));
+        assert!(!condition.takes(&Head {
+            cluster: None,
+            ..head.clone()
+        }));
+        assert!(!condition.takes(&Head {
+            host: "other.example".into(),
+            ..head.clone()
+        }));
+        assert!(!condition.takes(&Head {
+            path: "/v2/".into(),
+            ..head.clone()
+        }));
+        assert!(Match::default().takes(&Head::default()));
+        let routes = Match {
+            routes: ["r".into()].to_vec(),
+            ..Match::default()
+        };
+        assert!(!routes.takes(&head));
+        assert!(routes.takes(&Head {
+            route: Some("r".into()),
+            ..head
+        }));
+    }
+}

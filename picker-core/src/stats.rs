@@ -1,0 +1,76 @@
+//! What we count about ourselves, and the final names of it.
+//!
+//! A name carries its labels as `;key=value`; the `stats_tags` of the shipped configurations turn them into labels.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::refusal::Refusal;
+use crate::scrape::ScrapeFailure;
+
+/// One stat of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stat {
+    /// Counter: requests sent to an endpoint of our choice.
+    Picks,
+    /// Counter: blocks of prompt in those requests.
+    PromptBlocks,
+    /// Counter: blocks of those that the chosen endpoint held.
+    MatchedBlocks,
+    /// Counter: requests answered by us.
+    Refusals(Refusal),
+    /// Counter: requests left to the route because no endpoint was eligible.
+    FailedOpen,
+    /// Counter: request bodies that could not be understood.
+    UnreadableBodies,
+    /// Counter: requests served by another endpoint than the one chosen.
+    OverrideMissed,
+    /// Counter: scrapes that taught something.
+    Scrapes,
+    /// Counter: scrapes that did not.
+    ScrapeFailures(ScrapeFailure),
+    /// Counter: endpoints found to have restarted.
+    Restarts,
+    /// Counter: times another worker wrote the ledger between our reading and our writing.
+    LedgerConflicts,
+    /// Counter: times a worker was too far behind to read the ring in full.
+    RingLapped,
+    /// Counter: placements that could not be understood.
+    PlacementsUnlinked,
+    /// Counter: snapshots that could not be read.
+    SnapshotsUnreadable,
+    /// Gauge: 1 while an older configuration of this pool is still in use beside a newer one.
+    ConfigConflict,
+}
+
+impl Stat {
+    /// The name under which `pool` counts this.
+    pub fn name(self, pool: &str) -> String {
+        let (name, label) = match self {
+            Self::Picks => ("picks_total", None),
+            Self::PromptBlocks => ("prompt_blocks_total", None),
+            Self::MatchedBlocks => ("matched_blocks_total", None),
+            Self::Refusals(refusal) => ("refusals_total", Some(refusal.reason())),
+            Self::FailedOpen => ("failed_open_total", None),
+            Self::UnreadableBodies => ("unreadable_bodies_total", None),
+            Self::OverrideMissed => ("override_missed_total", None),
+            Self::Scrapes => ("scrapes_total", None),
+            Self::ScrapeFailures(failure) => ("scrape_failures_total", Some(failure.reason())),
+            Self::Restarts => ("endpoint_restarts_total", None),
+            Self::LedgerConflicts => ("ledger_conflicts_total", None),
+            Self::RingLapped => ("ring_lapped_total", None),
+            Self::PlacementsUnlinked => ("placements_unlinked_total", None),
+            Self::SnapshotsUnreadable => ("snapshots_unreadable_total", None),
+            Self::ConfigConflict => ("config_conflict", None),
+        };
+        match label {
+            None => format!("picker_{name};pool={pool}"),
+            Some(reason) => format!("picker_{name};pool={pool};reason={reason}"),
+        }
+    }
+
+    /// Whether this is a gauge; all others only grow.
+    pub fn is_gauge(self) -> bool {
+        self == Self::ConfigConflict
+    }
+}
