@@ -46,6 +46,8 @@ impl Collecting {
         if !held {
             log::info!("picker: collecting metrics ({eagerness:?} root)");
         }
+        #[cfg(feature = "test-build")]
+        crate::test_hooks::on_collect();
         self.collector.tick(&Host, now);
         while let Some(scrape) = self.collector.poll_scrape(&Host, now) {
             self.send(scrape, now);

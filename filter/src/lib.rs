@@ -10,6 +10,8 @@ mod pages;
 mod root;
 mod stats;
 mod stream;
+#[cfg(feature = "test-build")]
+mod test_hooks;
 mod worker;
 
 use proxy_wasm::traits::RootContext;

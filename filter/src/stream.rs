@@ -52,6 +52,8 @@ impl Context for Stream {}
 
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _: usize, ends: bool) -> Action {
+        #[cfg(feature = "test-build")]
+        crate::test_hooks::on_request();
         remove_owned_headers();
         let course = {
             let mut worker = self.worker.borrow_mut();
