@@ -1,0 +1,167 @@
+//! Workers on threads of their own, with nothing in common but shared data.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::thread;
+
+use picker_core::{
+    BlockHash, Draws, EndpointId, Ledger, Pool, PoolOptions, PrefixIndex, Profile, Prompt, Request,
+    Ring, SharedData, Snapshot, Span, Timestamp, Troubles, Version, ledger_key,
+};
+
+/// Shared data as Envoy keeps it: one lock, copies in and out, one counter of versions.
+#[derive(Default)]
+struct LockedData(Mutex<(HashMap<String, (Vec<u8>, u32)>, u32)>);
+
+impl SharedData for LockedData {
+    fn get(&self, key: &str, value: &mut Vec<u8>) -> Version {
+        value.clear();
+        let data = self.0.lock().unwrap();
+        data.0.get(key).map_or(Version::ABSENT, |(bytes, version)| {
+            value.extend_from_slice(bytes);
+            Version(*version)
+        })
+    }
+
+    fn set_if(&self, key: &str, value: &[u8], version: Version) -> bool {
+        let mut data = self.0.lock().unwrap();
+        let (values, writes) = &mut *data;
+        if values
+            .get(key)
+            .is_some_and(|(_, current)| *current != version.0)
+        {
+            return false;
+        }
+        *writes += 1;
+        values.insert(key.to_owned(), (value.to_vec(), *writes));
+        true
+    }
+
+    fn set(&self, key: &str, value: &[u8]) {
+        let mut data = self.0.lock().unwrap();
+        data.1 += 1;
+        let version = data.1;
+        data.0.insert(key.to_owned(), (value.to_vec(), version));
+    }
+}
+
+/// The blocks of one of 40 prompts that share heads in groups of four.
+fn prompt(number: u64) -> Vec<BlockHash> {
+    let head = (0..6).map(|depth| BlockHash(1_000_000 + number / 4 * 1000 + depth));
+    let tail = (0..number % 7).map(|depth| BlockHash(9_000_000 + number * 1000 + depth));
+    head.chain(tail).collect()
+}
+
+#[test]
+fn replicas_that_append_at_once_end_up_the_same() {
+    let shared = LockedData::default();
+    let replicas: Vec<(Ring, PrefixIndex)> = thread::scope(|scope| {
+        let worker = |seed: u64| {
+            let shared = &shared;
+            move || {
+                let mut draws = Draws::new(seed);
+                let (mut ring, mut index) = (Ring::new("llm"), PrefixIndex::default());
+                for endpoint in 1..=3 {
+                    index.set_capacity(EndpointId(endpoint), 60);
+                }
+                for _ in 0..300 {
+                    let endpoint = EndpointId(1 + draws.below(3));
+                    let blocks = prompt(u64::from(draws.below(40)));
+                    loop {
+                        ring.replay(shared, |placed| index.apply(placed));
+                        let placed = index.placement(endpoint, &blocks);
+                        if ring.append(shared, &placed) {
+                            index.apply(&placed);
+                            break;
+                        }
+                    }
+                }
+                (ring, index)
+            }
+        };
+        let threads: Vec<_> = (0..3).map(|seed| scope.spawn(worker(seed))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let mut views = Vec::new();
+    for (mut ring, mut index) in replicas {
+        ring.replay(&shared, |placed| index.apply(placed));
+        assert_eq!((ring.next(), ring.lapped, index.unlinked), (901, 0, 0));
+        let matched = |endpoint| (0..40).map(move |it| (endpoint, prompt(it)));
+        let view: Vec<usize> = (1..=3)
+            .flat_map(|endpoint| matched(EndpointId(endpoint)))
+            .map(|(endpoint, blocks)| index.matched(endpoint, &blocks))
+            .collect();
+        views.push(view);
+    }
+    assert!(views.iter().all(|view| *view == views[0]), "{views:?}");
+    assert!(views[0].iter().any(|matched| *matched > 0));
+}
+
+#[test]
+fn what_several_workers_count_at_once_adds_up() {
+    let shared = LockedData::default();
+    let addresses = || (1..=3).map(|host| format!("10.0.0.{host}:80").parse().unwrap());
+    let held: Vec<usize> = thread::scope(|scope| {
+        let worker = |owner: u64| {
+            let shared = &shared;
+            move || {
+                let options = PoolOptions {
+                    name: "llm".into(),
+                    profile: Profile::default(),
+                    staleness_threshold: Span(0),
+                    capacity_tokens: None,
+                };
+                let mut pool = Pool::new(options, Snapshot::unknown(addresses()), owner);
+                let mut draws = Draws::new(owner);
+                let mut tickets = Vec::new();
+                for number in 0..200 {
+                    let prompts = vec![Prompt {
+                        bytes: 2000,
+                        blocks: prompt(number % 40),
+                    }];
+                    let request = Request {
+                        prompts,
+                        ..Request::bodiless()
+                    };
+                    let pick = pool
+                        .pick(shared, &request, &mut draws, Timestamp(0))
+                        .unwrap();
+                    tickets.push(pick.ticket);
+                    if number % 3 > 0 {
+                        pool.on_done(shared, &tickets.remove(0), Timestamp(0));
+                    }
+                }
+                let troubles = pool.troubles();
+                assert_eq!(
+                    troubles,
+                    Troubles {
+                        ledger_conflicts: troubles.ledger_conflicts,
+                        ..Default::default()
+                    }
+                );
+                tickets.len()
+            }
+        };
+        let threads: Vec<_> = (1..=4).map(|owner| scope.spawn(worker(owner))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let mut bytes = Vec::new();
+    shared.get(&ledger_key("llm"), &mut bytes);
+    let ledger = Ledger::decode(&bytes);
+    let total = |count: fn(&picker_core::Load) -> u32| -> u32 {
+        (1..=3)
+            .map(|id| count(&ledger.total(EndpointId(id), Timestamp(0))))
+            .sum()
+    };
+    assert_eq!(total(|load| load.sent), 800);
+    assert_eq!(
+        total(|load| load.requests) as usize,
+        held.iter().sum::<usize>()
+    );
+}
