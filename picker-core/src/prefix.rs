@@ -125,15 +125,23 @@ impl Default for Cache {
 }
 
 impl Cache {
+    /// Goes from run to run, and inside a run by bisection: equal hashes mean equal beginnings.
     fn matched(&self, blocks: &[BlockHash]) -> usize {
         let mut depth = 0;
         while let Some(block) = blocks.get(depth)
             && let Some(run) = self.run_of.get(block).and_then(|run| self.runs.peek(run))
         {
-            let ahead = blocks[depth..]
-                .iter()
-                .zip(run.blocks.iter().skip(depth - run.depth));
-            depth += ahead.take_while(|(wanted, held)| wanted == held).count();
+            // Equal hashes at unequal depths are a collision; it ends the match.
+            let held = depth
+                .checked_sub(run.depth)
+                .and_then(|skipped| run.blocks.get(skipped..));
+            match common_length(
+                held.unwrap_or_default(),
+                blocks.get(depth..).unwrap_or_default(),
+            ) {
+                0 => return depth,
+                more => depth += more,
+            }
         }
         depth
     }
@@ -255,6 +263,25 @@ impl Cache {
             }
         }
     }
+}
+
+/// How many leading hashes of two chains are equal.
+fn common_length(held: &[BlockHash], wanted: &[BlockHash]) -> usize {
+    let longest = held.len().min(wanted.len());
+    let is_equal = |place: usize| held.get(place) == wanted.get(place);
+    if longest == 0 || is_equal(longest - 1) {
+        return longest;
+    }
+    let (mut equal, mut unequal) = (0, longest - 1);
+    while equal < unequal {
+        let middle = equal.midpoint(unequal);
+        if is_equal(middle) {
+            equal = middle + 1;
+        } else {
+            unequal = middle;
+        }
+    }
+    equal
 }
 
 /// Blocks taken to fit in an endpoint that does not tell its capacity: 400,000 tokens, about what one H100 with an 8B
