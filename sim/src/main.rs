@@ -19,12 +19,14 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Serve(commands::serve::Args),
+    Load(commands::load::Args),
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Serve(args) => commands::serve::run(args).await,
+        Command::Load(args) => commands::load::run(args).await,
     }
 }
 
@@ -34,4 +36,5 @@ Try it:
   sim serve --listen 127.0.0.1:8000 --time-scale 10
   curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
     -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}],\"max_tokens\":8}'
-  curl http://127.0.0.1:8000/metrics";
+  curl http://127.0.0.1:8000/metrics
+  sim load 127.0.0.1:8000 --connections 8 --requests 200";

@@ -4,36 +4,29 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
-use hyper::{Request, Response, StatusCode};
+use hyper::{Response, StatusCode};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use super::answer::Writer;
 use super::body::{Body, Shape};
 use super::engine_loop::{Command, Submission};
 use super::error::ApiError;
-use super::route::{Answer, error, read};
+use super::route::{Answer, Arrival, error};
 use super::shared::Shared;
 use super::stream::{AnswerBody, Cut, Events, Guard, UsageCount};
 use crate::engine;
 use crate::tokens::answer;
 
-/// Answers a chat or completions request, the log's `number`.
-pub(super) async fn generate(
-    shared: &Arc<Shared>,
-    request: Request<Incoming>,
-    shape: Shape,
-    number: u64,
-) -> Answer {
-    let arrived = Instant::now();
-    let (head, body) = request.into_parts();
-    let bytes = match read(shared, body, number).await {
-        Ok(bytes) => bytes,
-        Err(refused) => return refused,
-    };
-    let asked = check_type(&head.headers).and_then(|()| Body::parse(shape, &bytes));
+/// Answers a chat or completions request.
+pub(super) async fn generate(shared: &Arc<Shared>, request: Arrival, shape: Shape) -> Answer {
+    let Arrival {
+        number,
+        arrived,
+        head,
+        body,
+    } = request;
+    let asked = check_type(&head.headers).and_then(|()| Body::parse(shape, &body));
     let checked = asked.and_then(|body| Ok((model(shared, &body)?, fit(shared, body)?)));
     let (model, body) = match checked {
         Ok(checked) => checked,

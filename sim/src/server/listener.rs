@@ -23,46 +23,73 @@ pub(super) struct Connection {
     pub(super) spared: AtomicBool,
 }
 
-/// Listens on `address`, with the port free for nobody else while connections are refused.
-pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()?
-    } else {
-        TcpSocket::new_v6()?
-    };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    Ok(socket)
+/// The port of a server, which it keeps whether it takes connections or refuses them.
+pub(super) enum Port {
+    /// Bound but not listening: connections are refused.
+    Closed(TcpSocket),
+    Open(TcpListener),
+}
+
+impl Port {
+    pub(super) fn bind(address: SocketAddr) -> std::io::Result<Self> {
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(Self::Closed(socket))
+    }
+
+    pub(super) fn open(self) -> std::io::Result<Self> {
+        match self {
+            Self::Closed(socket) => Ok(Self::Open(socket.listen(BACKLOG)?)),
+            open => Ok(open),
+        }
+    }
+
+    pub(super) fn address(&self) -> std::io::Result<SocketAddr> {
+        match self {
+            Self::Closed(socket) => socket.local_addr(),
+            Self::Open(listener) => listener.local_addr(),
+        }
+    }
 }
 
 /// Serves until the mode says stop.
-pub(super) async fn run(shared: Arc<Shared>, address: SocketAddr, socket: TcpSocket) {
+pub(super) async fn run(shared: Arc<Shared>, address: SocketAddr, port: Port) {
     let mut mode = shared.mode.subscribe();
-    let mut socket = Some(socket);
+    let mut port = Some(port);
     loop {
         let now = *mode.borrow_and_update();
         if now.stopped {
             return;
         }
-        if now.refuse {
-            // Bound but not listening: the port is kept, and connections are refused.
-            if socket.is_none() {
-                socket = bind(address).ok();
+        let wanted = match (port.take(), now.refuse) {
+            (Some(Port::Open(listener)), true) => {
+                drop(listener);
+                Port::bind(address)
             }
-            if mode.changed().await.is_err() {
-                return;
+            (Some(port), true) => Ok(port),
+            (Some(port), false) => port.open(),
+            (None, _) => Port::bind(address),
+        };
+        match wanted {
+            Ok(Port::Open(listener)) => {
+                accept(&shared, address, &listener, &mut mode).await;
+                port = Some(Port::Open(listener));
             }
-            continue;
+            Ok(closed) if now.refuse => {
+                port = Some(closed);
+                if mode.changed().await.is_err() {
+                    return;
+                }
+            }
+            Ok(closed) => port = Some(closed),
+            // Somebody else may have the port for a moment.
+            Err(_) => tokio::time::sleep(RETRY_AFTER).await,
         }
-        let bound = match socket.take() {
-            Some(socket) => Ok(socket),
-            None => bind(address),
-        };
-        let Ok(listener) = bound.and_then(|socket| socket.listen(BACKLOG)) else {
-            tokio::time::sleep(RETRY_AFTER).await;
-            continue;
-        };
-        accept(&shared, address, &listener, &mut mode).await;
     }
 }
 

@@ -29,6 +29,7 @@ use anyhow::{Context, ensure};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use listener::Port;
 use shared::Shared;
 
 /// A running server; it stops when it is dropped.
@@ -47,13 +48,21 @@ impl Server {
             scale.is_finite() && scale > 0.0,
             "the time scale must be above 0, not {scale}"
         );
-        let socket = listener::bind(options.listen)
+        let open = |port: Port| {
+            if options.faults.refuse {
+                Ok(port)
+            } else {
+                port.open()
+            }
+        };
+        let port = Port::bind(options.listen)
+            .and_then(open)
             .with_context(|| format!("cannot listen on {}", options.listen))?;
-        let address = socket.local_addr()?;
+        let address = port.address()?;
         let (sender, commands) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(options, sender));
         let engine = tokio::spawn(engine_loop::run(Arc::clone(&shared), commands));
-        let listener = tokio::spawn(listener::run(Arc::clone(&shared), address, socket));
+        let listener = tokio::spawn(listener::run(Arc::clone(&shared), address, port));
         Ok(Self {
             address,
             shared,

@@ -7,12 +7,14 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, UPGRADE};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
-use xxhash_rust::xxh3::Xxh3;
+use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::body::Shape;
 use super::control;
@@ -60,18 +62,25 @@ async fn logged(connection: &Connection, request: Request<Incoming>) -> Answer {
     } else {
         faults.request_fault(shared.next_fault_number())
     };
-    let response = match fault {
-        RequestFault::Ok => route(connection, request, number).await?,
-        RequestFault::Error(status) => {
-            // The body is read first, as a real server does: a client may still be sending it.
-            let _ = read(shared, request.into_body(), number).await;
-            error(&ApiError::fault(status))
+    if fault == RequestFault::Reset {
+        return Err(Cut);
+    }
+    // The body is read even for an error, as a client may still be sending it.
+    let arrived = Instant::now();
+    let (head, body) = request.into_parts();
+    let response = match (read(shared, body, number).await?, fault) {
+        (_, RequestFault::Hang) => std::future::pending().await,
+        (_, RequestFault::Error(status)) => error(&ApiError::fault(status)),
+        (None, _) => error(&ApiError::too_large()),
+        (Some(body), _) => {
+            let arrival = Arrival {
+                number,
+                arrived,
+                head,
+                body,
+            };
+            route(shared, arrival).await?
         }
-        RequestFault::Hang => {
-            let _ = read(shared, request.into_body(), number).await;
-            std::future::pending().await
-        }
-        RequestFault::Reset => return Err(Cut),
     };
     let status = response.status().as_u16();
     shared
@@ -80,10 +89,18 @@ async fn logged(connection: &Connection, request: Request<Incoming>) -> Answer {
     Ok(response)
 }
 
-async fn route(connection: &Connection, request: Request<Incoming>, number: u64) -> Answer {
-    let shared = &connection.shared;
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let response = match (&method, path.as_str()) {
+/// A request that has been read to its end.
+pub(super) struct Arrival {
+    /// Its number in the log.
+    pub(super) number: u64,
+    /// When its head was there.
+    pub(super) arrived: Instant,
+    pub(super) head: Parts,
+    pub(super) body: Bytes,
+}
+
+async fn route(shared: &Arc<Shared>, request: Arrival) -> Answer {
+    let response = match (&request.head.method, request.head.uri.path()) {
         (_, "/health" | "/ping") => empty(StatusCode::OK),
         (&Method::GET, "/version") => json_response(StatusCode::OK, &json!({"version": VERSION})),
         (&Method::GET, "/v1/models") => json_response(StatusCode::OK, &models(shared)),
@@ -91,49 +108,43 @@ async fn route(connection: &Connection, request: Request<Incoming>, number: u64)
             let load = shared.in_flight.load(Ordering::Relaxed);
             json_response(StatusCode::OK, &json!({"server_load": load}))
         }
-        (&Method::GET, "/v1/realtime") if request.headers().contains_key(UPGRADE) => {
+        (&Method::GET, "/v1/realtime") if request.head.headers.contains_key(UPGRADE) => {
             upgrade(request)
         }
         (&Method::POST, "/v1/chat/completions") => {
-            return generate(shared, request, Shape::Chat, number).await;
+            return generate(shared, request, Shape::Chat).await;
         }
         (&Method::POST, "/v1/completions") => {
-            return generate(shared, request, Shape::Completions, number).await;
+            return generate(shared, request, Shape::Completions).await;
         }
         (&Method::POST, "/reset_prefix_cache") => reset_prefix_cache(shared).await,
-        (&Method::POST, _) if shared.options.accept_unknown => {
-            match read(shared, request.into_body(), number).await {
-                Ok(body) => {
-                    let answer = json!({"path": path, "bytes": body.len()});
-                    json_response(StatusCode::OK, &answer)
-                }
-                Err(refused) => refused?,
-            }
-        }
         (_, "/v1/chat/completions" | "/v1/completions" | "/reset_prefix_cache") => {
             let detail = json!({"detail": "Method Not Allowed"});
             json_response(StatusCode::METHOD_NOT_ALLOWED, &detail)
+        }
+        (&Method::POST, path) if shared.options.accept_unknown => {
+            let answer = json!({"path": path, "bytes": request.body.len()});
+            json_response(StatusCode::OK, &answer)
         }
         _ => not_found(),
     };
     Ok(response)
 }
 
-/// Reads a body and logs what it is; an error is the answer that the client gets instead.
-pub(super) async fn read(shared: &Shared, body: Incoming, number: u64) -> Result<Bytes, Answer> {
+/// Reads a body and logs what it is; `None` when it is too large.
+async fn read(shared: &Shared, body: Incoming, number: u64) -> Result<Option<Bytes>, Cut> {
     match Limited::new(body, BODY_BYTES_MAX).collect().await {
         Ok(body) => {
             let bytes = body.to_bytes();
-            let mut hash = Xxh3::new();
-            hash.update(&bytes);
+            let hash = xxh3_64(&bytes);
             shared.log().update(number, |entry| {
                 entry.body_bytes = bytes.len();
-                entry.body_hash = hash.digest();
+                entry.body_hash = hash;
             });
-            Ok(bytes)
+            Ok(Some(bytes))
         }
-        Err(cause) if cause.is::<LengthLimitError>() => Err(Ok(error(&ApiError::too_large()))),
-        Err(_) => Err(Err(Cut)),
+        Err(cause) if cause.is::<LengthLimitError>() => Ok(None),
+        Err(_) => Err(Cut),
     }
 }
 
@@ -169,7 +180,10 @@ async fn metrics(shared: &Shared) -> Answer {
             response
                 .headers_mut()
                 .insert(CONTENT_LENGTH, HeaderValue::from(length));
-            *response.body_mut() = AnswerBody::Cut(Some(Bytes::from(half(whole))));
+            *response.body_mut() = AnswerBody::Cut {
+                bytes: Some(Bytes::from(half(whole))),
+                flushed: false,
+            };
             response
         }
         MetricsFault::Stale => page(shared.frozen_page()),
@@ -234,7 +248,8 @@ async fn reset_prefix_cache(shared: &Shared) -> Response<AnswerBody> {
 }
 
 /// Switches protocols and sends back every byte that comes.
-fn upgrade(request: Request<Incoming>) -> Response<AnswerBody> {
+fn upgrade(request: Arrival) -> Response<AnswerBody> {
+    let request = Request::from_parts(request.head, ());
     tokio::spawn(async move {
         let Ok(upgraded) = hyper::upgrade::on(request).await else {
             return;

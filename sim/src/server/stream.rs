@@ -19,7 +19,12 @@ pub(super) enum AnswerBody {
     /// All of it; `None` once it has been sent.
     Full(Option<Bytes>),
     /// The beginning of it, and then the connection closes.
-    Cut(Option<Bytes>),
+    Cut {
+        /// `None` once it has been handed over.
+        bytes: Option<Bytes>,
+        /// Whether the connection has had a chance to send it.
+        flushed: bool,
+    },
     /// Tokens as they come.
     Events(Box<Events>),
 }
@@ -150,7 +155,15 @@ impl Body for AnswerBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         match self.get_mut() {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Cut(bytes) => Poll::Ready(Some(bytes.take().map(Frame::data).ok_or(Cut))),
+            Self::Cut { bytes, flushed } => match bytes.take() {
+                Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                // An error now would take along what has not been sent yet.
+                None if !std::mem::replace(flushed, true) => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                None => Poll::Ready(Some(Err(Cut))),
+            },
             Self::Events(events) => {
                 if events.usage.is_complete() {
                     return Poll::Ready(None);
@@ -173,7 +186,7 @@ impl Body for AnswerBody {
             Self::Full(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Self::Cut(_) | Self::Events(_) => SizeHint::default(),
+            Self::Cut { .. } | Self::Events(_) => SizeHint::default(),
         }
     }
 }
