@@ -12,6 +12,7 @@ pub mod imports;
 pub mod live;
 pub mod ports;
 pub mod proxy;
+pub mod read;
 pub mod run;
 pub mod simulated;
 pub mod state;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use xtask::read::{self, ReadArguments};
 use xtask::run::{self, RunArguments};
 use xtask::test::{self, TestArguments};
 
@@ -15,6 +16,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Show a metrics page or a request body as the picker reads it
+    #[command(subcommand)]
+    Read(ReadArguments),
     /// Run Envoy with the picker in front of model servers, or of three simulated ones
     Run(RunArguments),
     /// Run every check and test that continuous integration runs
@@ -23,6 +27,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Read(arguments) => read::read(&arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Test(arguments) => test::test(arguments),
     };

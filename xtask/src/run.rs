@@ -159,7 +159,7 @@ async fn serve(
 ) -> Result<()> {
     let simulated = if plan.needs_servers()? {
         let simulated = Simulated::start(SIMULATED).await?;
-        plan.endpoints = simulated.addresses().to_vec();
+        plan.endpoints = simulated.addresses();
         Some(simulated)
     } else {
         None

@@ -6,10 +6,7 @@ use anyhow::Result;
 use sim::server::{Server, ServerOptions};
 
 /// Some simulated servers on free ports of loopback; they end when this is dropped.
-pub struct Simulated {
-    servers: Vec<Server>,
-    addresses: Vec<SocketAddr>,
-}
+pub struct Simulated(Vec<Server>);
 
 impl Simulated {
     /// Starts `count` equal servers.
@@ -18,17 +15,11 @@ impl Simulated {
         for _ in 0..count {
             servers.push(Server::start(ServerOptions::default()).await?);
         }
-        let addresses = servers.iter().map(Server::address).collect();
-        Ok(Self { servers, addresses })
+        Ok(Self(servers))
     }
 
     /// Where they listen, in order.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-
-    /// The servers, in the order of their addresses.
-    pub fn servers(&self) -> &[Server] {
-        &self.servers
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.0.iter().map(Server::address).collect()
     }
 }

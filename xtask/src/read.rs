@@ -1,0 +1,204 @@
+//! `cargo xtask read`: a file as the picker reads it, as JSON.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use picker_core::{
+    EndpointMetrics, EngineKind, HashSeed, Reading, Request, RequestScanner, Shape, Timestamp,
+    detect_engine, read_page,
+};
+use serde_json::{Value, json};
+
+/// What to read.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ReadArguments {
+    /// A metrics page
+    Metrics {
+        /// The page, as the server sent it
+        file: PathBuf,
+        /// Whose page it is, instead of finding out: vllm, sglang, trtllm-serve, ...
+        #[arg(long, value_name = "NAME", value_parser = engine)]
+        engine: Option<EngineKind>,
+    },
+    /// A request body
+    Request {
+        /// The body
+        file: PathBuf,
+        /// The path it was sent to
+        #[arg(long)]
+        path: String,
+        /// A header of the request
+        #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
+        headers: Vec<(String, String)>,
+    },
+}
+
+/// Prints what the picker reads in a file.
+pub fn read(arguments: &ReadArguments) -> Result<()> {
+    let read = match arguments {
+        ReadArguments::Metrics { file, engine } => metrics(&bytes(file)?, *engine)?,
+        ReadArguments::Request {
+            file,
+            path,
+            headers,
+        } => request(&bytes(file)?, path, headers),
+    };
+    println!("{read:#}");
+    Ok(())
+}
+
+/// A metrics page; what it does not say is null.
+pub fn metrics(page: &[u8], engine: Option<EngineKind>) -> Result<Value> {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let now = Timestamp(u64::try_from(since_epoch.as_micros())?);
+    let engine = engine.or_else(|| detect_engine(page));
+    let reading = match engine {
+        Some(engine) => read_page(page, engine, true, now).map_err(|error| error.to_string()),
+        None => Err("the page is of no known engine; --engine names one".to_owned()),
+    };
+    let (metrics, warnings) = match reading {
+        Ok(Reading { metrics, warnings }) => {
+            (metrics, warnings.iter().map(ToString::to_string).collect())
+        }
+        Err(error) => (EndpointMetrics::default(), vec![error]),
+    };
+    let lora = metrics
+        .lora
+        .map(|lora| json!({"running": lora.running, "waiting": lora.waiting, "max": lora.max}));
+    Ok(json!({
+        "engine": engine.map(EngineKind::name),
+        "running": metrics.running,
+        "waiting": metrics.waiting,
+        "kv_usage": metrics.kv_usage,
+        "kv_usage_max": metrics.kv_usage_max,
+        "block_size": metrics.block_size,
+        "num_blocks": metrics.num_blocks,
+        "capacity_tokens": metrics.capacity_tokens,
+        "prefix_queries": metrics.prefix_queries,
+        "prefix_hits": metrics.prefix_hits,
+        "lora": lora,
+        "sleeping": metrics.sleeping,
+        "prefix_caching": metrics.prefix_caching,
+        "warnings": warnings,
+    }))
+}
+
+/// A request body, its blocks named as in a pool called `llm`.
+pub fn request(body: &[u8], path: &str, headers: &[(String, String)]) -> Value {
+    let mut warnings = Vec::new();
+    let encoding = headers
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
+    let encoding = encoding.filter(|(_, value)| !value.eq_ignore_ascii_case("identity"));
+    let shape = Shape::of_path(path, &[]);
+    let read = match (shape, encoding) {
+        (Some(shape), None) => {
+            let mut scanner = RequestScanner::new(shape);
+            scanner.push(body);
+            scanner.finish(HashSeed::new(POOL))
+        }
+        (None, _) => {
+            warnings.push(format!("no known API has the path {path}: routed by load"));
+            Request::bodiless()
+        }
+        (Some(_), Some((_, value))) => {
+            warnings.push(format!(
+                "content-encoding {value} is not read: routed by load"
+            ));
+            Request::bodiless()
+        }
+    };
+    warnings.extend(read.faults.iter().map(ToString::to_string));
+    let prompts = read.prompts.iter().map(|prompt| {
+        let last = prompt
+            .blocks
+            .last()
+            .map(|block| format!("{:016x}", block.0));
+        json!({"bytes": prompt.bytes, "blocks": prompt.blocks.len(), "last_hash": last})
+    });
+    let media = read
+        .media
+        .iter()
+        .map(|media| json!({"kind": media.kind.name(), "hash": format!("{:016x}", media.hash)}));
+    json!({
+        "shape": read.shape.map(Shape::name),
+        "model": read.model,
+        "stream": read.stream,
+        "output_cap": read.output_cap,
+        "cache_salt": read.cache_salt,
+        "prompts": prompts.collect::<Value>(),
+        "media": media.collect::<Value>(),
+        "warnings": warnings,
+    })
+}
+
+fn bytes(file: &Path) -> Result<Vec<u8>> {
+    fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+fn engine(name: &str) -> Result<EngineKind, String> {
+    name.parse().map_err(|_| {
+        let known: Vec<&str> = EngineKind::ALL.iter().map(|engine| engine.name()).collect();
+        format!("the engines are {}", known.join(", "))
+    })
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("give NAME:VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// The pool of the shipped configurations, whose name seeds the hashes.
+const POOL: &str = "llm";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::root;
+
+    fn fixture(name: &str) -> Vec<u8> {
+        bytes(&root().join("tests/fixtures").join(name)).unwrap()
+    }
+
+    #[test]
+    fn a_page_is_read_as_the_engine_it_is_of() {
+        let read = metrics(&fixture("metrics/vllm-0.33.0-dp2.txt"), None).unwrap();
+        assert_eq!(read["engine"], "vllm");
+        assert!(read["kv_usage"].as_f64() < read["kv_usage_max"].as_f64());
+        let other = metrics(
+            &fixture("metrics/vllm-0.33.0-dp2.txt"),
+            Some(EngineKind::Tgi),
+        );
+        assert_eq!(other.unwrap()["running"], Value::Null);
+    }
+
+    #[test]
+    fn a_page_of_nobody_says_nothing_and_why() {
+        let read = metrics(b"<html></html>", None).unwrap();
+        assert_eq!(read["waiting"], Value::Null);
+        assert_eq!(read["warnings"].as_array().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_body_is_read_by_its_path() {
+        let body = fixture("requests/chat-02-multi-turn.json");
+        let read = request(&body, "/v1/chat/completions", &[]);
+        assert_eq!(read["shape"], "chat/completions");
+        assert_eq!(read["prompts"].as_array().unwrap().len(), 1);
+        assert_eq!(read["warnings"], json!([]));
+        for (path, headers) in [
+            ("/v1/unknown", vec![]),
+            (
+                "/v1/chat/completions",
+                vec![header("Content-Encoding: gzip").unwrap()],
+            ),
+        ] {
+            let read = request(&body, path, &headers);
+            assert_eq!(read["prompts"], json!([]));
+            assert_eq!(read["warnings"].as_array().unwrap().len(), 1);
+        }
+    }
+}
