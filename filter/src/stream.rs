@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use picker_core::{
-    Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request, RequestScanner,
-    Stat, Ticket,
+    Answered, Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request,
+    RequestScanner, Stat, Ticket,
 };
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -118,11 +118,8 @@ impl HttpContext for Stream {
         let Some(pool) = worker.pools.get_mut(*pool) else {
             return Action::Continue;
         };
-        let chosen = ticket.endpoint;
-        let listed = pool.pool.on_served_by(&Host, ticket, address, host::now());
-        if !listed || ticket.endpoint != chosen {
-            pool.stats.add(Stat::OverrideMissed, 1);
-        }
+        let chosen = pool.pool.on_served_by(&Host, ticket, address, host::now());
+        pool.stats.add(Stat::OverrideMissed, u64::from(!chosen));
         Action::Continue
     }
 
@@ -213,7 +210,9 @@ impl Stream {
         };
         if let Err(error) = set {
             log::error!("picker: the host refused the destination: {error:?}");
-            pool.pool.on_done(&Host, &pick.ticket, host::now());
+            let mut ticket = pick.ticket;
+            pool.pool
+                .on_done(&Host, &mut ticket, Answered::default(), host::now());
             pool.stats.add(Stat::FailedOpen, 1);
             return Action::Continue;
         }
@@ -260,11 +259,14 @@ impl Stream {
     /// Gives back what the stream holds, once.
     fn end(&mut self) {
         let phase = std::mem::replace(&mut self.phase, Phase::Passing);
-        if let Phase::Sent { pool, ticket, .. } = phase
+        if let Phase::Sent {
+            pool, mut ticket, ..
+        } = phase
             && let Ok(mut worker) = self.worker.try_borrow_mut()
             && let Some(pool) = worker.pools.get_mut(pool)
         {
-            pool.pool.on_done(&Host, &ticket, host::now());
+            pool.pool
+                .on_done(&Host, &mut ticket, Answered::default(), host::now());
         }
     }
 }

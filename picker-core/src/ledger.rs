@@ -15,8 +15,6 @@ pub struct Load {
     pub requests: u32,
     /// Prompt tokens in flight that the endpoint has to compute and that have not given a first byte yet.
     pub prefill_tokens: u32,
-    /// Hash blocks of prompt in flight.
-    pub blocks: u32,
     /// Requests sent so far; wraps.
     pub sent: u32,
 }
@@ -26,8 +24,13 @@ impl Load {
     pub fn add(&mut self, other: Self) {
         self.requests = self.requests.saturating_add(other.requests);
         self.prefill_tokens = self.prefill_tokens.saturating_add(other.prefill_tokens);
-        self.blocks = self.blocks.saturating_add(other.blocks);
         self.sent = self.sent.wrapping_add(other.sent);
+    }
+
+    /// Takes out one request that had `prefill_tokens` to go.
+    pub fn release(&mut self, prefill_tokens: u32) {
+        self.requests = self.requests.saturating_sub(1);
+        self.prefill_tokens = self.prefill_tokens.saturating_sub(prefill_tokens);
     }
 }
 
@@ -84,7 +87,6 @@ impl Ledger {
                 writer.u32(endpoint.0);
                 writer.u32(load.requests);
                 writer.u32(load.prefill_tokens);
-                writer.u32(load.blocks);
                 writer.u32(load.sent);
             }
         }
@@ -146,7 +148,6 @@ fn decode(bytes: &[u8]) -> Option<Ledger> {
             let load = Load {
                 requests: reader.u32()?,
                 prefill_tokens: reader.u32()?,
-                blocks: reader.u32()?,
                 sent: reader.u32()?,
             };
             row.loads.push((endpoint, load));

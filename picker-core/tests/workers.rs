@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use std::thread;
 
 use picker_core::{
-    BlockHash, Draws, EndpointId, Ledger, Pool, PoolOptions, PrefixIndex, Profile, Prompt, Request,
-    Ring, SharedData, Snapshot, Span, Timestamp, Troubles, Version, ledger_key,
+    Answered, BlockHash, Done, Draws, EndpointId, Entry, Ledger, Pool, PoolOptions, Profile,
+    Prompt, Request, Ring, SharedData, Snapshot, Span, Timestamp, Troubles, Twins, Version,
+    ledger_key,
 };
 
 /// Shared data as Envoy keeps it: one lock, copies in and out, one counter of versions.
@@ -52,29 +53,54 @@ fn prompt(number: u64) -> Vec<BlockHash> {
     head.chain(tail).collect()
 }
 
+/// Appends what `make` says once `twins` knows all that came before; gives its number.
+fn append(
+    shared: &LockedData,
+    ring: &mut Ring,
+    twins: &mut Twins,
+    make: impl Fn(&Twins) -> Entry,
+) -> u64 {
+    loop {
+        ring.replay(shared, |sequence, entry| twins.apply(sequence, entry));
+        let entry = make(twins);
+        if let Some(sequence) = ring.append(shared, &entry) {
+            twins.apply(sequence, &entry);
+            return sequence;
+        }
+    }
+}
+
 #[test]
 fn replicas_that_append_at_once_end_up_the_same() {
     let shared = LockedData::default();
-    let replicas: Vec<(Ring, PrefixIndex)> = thread::scope(|scope| {
+    let replicas: Vec<(Ring, Twins)> = thread::scope(|scope| {
         let worker = |seed: u64| {
             let shared = &shared;
             move || {
                 let mut draws = Draws::new(seed);
-                let (mut ring, mut index) = (Ring::new("llm"), PrefixIndex::default());
+                let (mut ring, mut index) = (Ring::new("llm"), Twins::default());
                 for endpoint in 1..=3 {
                     index.set_capacity(EndpointId(endpoint), 60);
                 }
+                let mut placed = None;
                 for _ in 0..300 {
                     let endpoint = EndpointId(1 + draws.below(3));
                     let blocks = prompt(u64::from(draws.below(40)));
-                    loop {
-                        ring.replay(shared, |placed| index.apply(placed));
-                        let placed = index.placement(endpoint, &blocks);
-                        if ring.append(shared, &placed) {
-                            index.apply(&placed);
-                            break;
+                    let output_blocks = draws.below(3);
+                    let place = |twins: &Twins| twins.placement(endpoint, &blocks, seed);
+                    placed = Some(match placed.take() {
+                        None => append(shared, &mut ring, &mut index, |twins| {
+                            Entry::Placed(place(twins))
+                        }),
+                        Some(placed) => {
+                            let done = Done {
+                                placed,
+                                output_blocks,
+                            };
+                            append(shared, &mut ring, &mut index, |_| Entry::Done(done));
+                            continue;
                         }
-                    }
+                    });
                 }
                 (ring, index)
             }
@@ -87,12 +113,12 @@ fn replicas_that_append_at_once_end_up_the_same() {
     });
     let mut views = Vec::new();
     for (mut ring, mut index) in replicas {
-        ring.replay(&shared, |placed| index.apply(placed));
+        ring.replay(&shared, |sequence, entry| index.apply(sequence, entry));
         assert_eq!((ring.next(), ring.lapped, index.unlinked), (901, 0, 0));
         let matched = |endpoint| (0..40).map(move |it| (endpoint, prompt(it)));
         let view: Vec<usize> = (1..=3)
             .flat_map(|endpoint| matched(EndpointId(endpoint)))
-            .map(|(endpoint, blocks)| index.matched(endpoint, &blocks))
+            .map(|(endpoint, blocks)| index.held(endpoint, &blocks).matched)
             .collect();
         views.push(view);
     }
@@ -131,7 +157,8 @@ fn what_several_workers_count_at_once_adds_up() {
                         .unwrap();
                     tickets.push(pick.ticket);
                     if number % 3 > 0 {
-                        pool.on_done(shared, &tickets.remove(0), Timestamp(0));
+                        let mut first = tickets.remove(0);
+                        pool.on_done(shared, &mut first, Answered::default(), Timestamp(0));
                     }
                 }
                 let troubles = pool.troubles();

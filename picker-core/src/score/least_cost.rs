@@ -1,0 +1,153 @@
+//! The endpoint where the request costs least, itself and the others there, is best.
+//!
+//! With `n` requests in flight at an endpoint, a prompt token computed there delays `n + 1` requests, so the cost of
+//! going there is, in tokens,
+//!
+//! ```text
+//! (n + 1) * (missing + base + overflow_weight * overflow) + backlog_weight * backlog
+//! ```
+//!
+//! where `missing` are the prompt tokens that the endpoint's cache does not hold, `overflow` the KV blocks of 16 tokens
+//! by which the prompts and answers in flight would exceed its cache, and `backlog` the prompt tokens before ours in
+//! its queue. `base` stands for decoding the answer. No constant of any GPU is in it. The score is the least cost
+//! over the candidate's: 1 for the cheapest.
+
+use alloc::vec::Vec;
+
+use crate::candidate::{Candidate, Context};
+use crate::pool::BLOCK_TOKENS;
+use crate::score::Score;
+
+/// The parameters of the rule.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LeastCost {
+    /// Prompt tokens whose computation costs as much as what a request costs besides its prompt.
+    pub base_tokens: f64,
+    /// Tokens that a KV block without room costs.
+    pub overflow_weight: f64,
+    /// What a prompt token before ours costs.
+    pub backlog_weight: f64,
+}
+
+impl Default for LeastCost {
+    /// The values that did best over all simulated workloads.
+    fn default() -> Self {
+        Self {
+            base_tokens: 512.0,
+            overflow_weight: 48.0,
+            backlog_weight: 4.0,
+        }
+    }
+}
+
+impl LeastCost {
+    pub(super) fn score(self, cx: &Context<'_>, scores: &mut [Score]) {
+        let costs: Vec<f64> = cx.candidates.iter().map(|it| self.cost(cx, it)).collect();
+        let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+        for (cost, score) in costs.iter().zip(scores) {
+            *score = Score::new(least / cost);
+        }
+    }
+
+    fn cost(self, cx: &Context<'_>, candidate: &Candidate<'_>) -> f64 {
+        let requests = f64::from(candidate.load.requests);
+        let missing = cx.missing_tokens(candidate) as f64;
+        let own =
+            missing + self.base_tokens + self.overflow_weight * overflow_blocks(cx, candidate);
+        (requests + 1.0) * own + self.backlog_weight * f64::from(candidate.load.prefill_tokens)
+    }
+}
+
+/// KV blocks of 16 tokens that would be missing with this request on top of those in flight.
+///
+/// Bounded, so that of several endpoints without room the one with the least work is still told apart.
+fn overflow_blocks(cx: &Context<'_>, candidate: &Candidate<'_>) -> f64 {
+    let Some(capacity) = candidate.capacity_tokens else {
+        return 0.0;
+    };
+    let tokens = |blocks: usize| blocks as f64 * BLOCK_TOKENS as f64;
+    let prompt = cx.prompt_tokens as f64;
+    let answers = (f64::from(candidate.load.requests) + 1.0) * cx.output_tokens;
+    let demand = tokens(candidate.pinned) + prompt - tokens(candidate.held.pinned) + answers;
+    let most = 4.0 * prompt + 2048.0;
+    (demand - CAPACITY_FILLED * capacity as f64).clamp(0.0, most) / 16.0
+}
+
+/// How full a cache may be planned to get.
+const CAPACITY_FILLED: f64 = 0.97;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Load;
+    use crate::snapshot::EndpointState;
+    use crate::twin::Held;
+    use crate::{EndpointId, Timestamp};
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    /// A candidate by requests and prefill tokens in flight, matched blocks, and pinned blocks.
+    type Row = (u32, u32, usize, usize);
+
+    /// The costs for a prompt of 2,176 tokens, 34 blocks, at endpoints with room for 160,000 tokens.
+    #[track_caller]
+    fn check(rows: &[Row], expected: &[f64]) {
+        let endpoint = EndpointState::unknown(EndpointId(1), "1.1.1.1:1".parse().unwrap());
+        let candidate = |(requests, prefill_tokens, matched, pinned): &Row| Candidate {
+            endpoint: &endpoint,
+            fresh: endpoint.is_fresh(Timestamp(0), crate::Span(0)),
+            load: Load {
+                requests: *requests,
+                prefill_tokens: *prefill_tokens,
+                sent: 0,
+            },
+            held: Held {
+                matched: *matched,
+                pinned: 0,
+            },
+            pinned: *pinned,
+            capacity_tokens: Some(160_000),
+        };
+        let candidates: Vec<Candidate<'_>> = rows.iter().map(candidate).collect();
+        let cx = Context {
+            candidates: &candidates,
+            blocks: 34,
+            prompt_tokens: 2176,
+            output_tokens: 128.0,
+        };
+        let rule = LeastCost::default();
+        let costs: Vec<f64> = candidates.iter().map(|it| rule.cost(&cx, it)).collect();
+        assert_eq!(costs, expected);
+    }
+
+    #[test]
+    fn an_idle_endpoint_costs_what_is_missing_and_the_base() {
+        check(
+            &[(0, 0, 0, 0), (0, 0, 32, 0)],
+            &[2176.0 + 512.0, 128.0 + 512.0],
+        );
+    }
+
+    #[test]
+    fn the_last_block_of_a_prompt_is_always_computed() {
+        check(&[(0, 0, 34, 0)], &[16.0 + 512.0]);
+    }
+
+    #[test]
+    fn every_request_in_flight_is_delayed_by_what_is_missing() {
+        check(
+            &[(3, 0, 32, 0), (0, 1000, 32, 0)],
+            &[4.0 * 640.0, 640.0 + 4000.0],
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_costs_more_up_to_a_bound() {
+        // 2,400 pinned blocks are 153,600 tokens; the prompt and one answer bring them 704 over 155,200.
+        check(&[(0, 0, 0, 2400)], &[2688.0 + 48.0 * (704.0 / 16.0)]);
+        check(
+            &[(0, 0, 0, 9000)],
+            &[2688.0 + 48.0 * ((4.0 * 2176.0 + 2048.0) / 16.0)],
+        );
+    }
+}
