@@ -1,5 +1,8 @@
 //! Which prompts are alike, and how far.
 
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
 use super::*;
 
 /// How many leading blocks two requests share.
