@@ -141,8 +141,10 @@ impl Reader {
                 self.field = place.map_or(Field::Ignored, |it| it.member(self.key.as_bytes()));
             }
             Target::Media(kind) => self.end_media(kind),
+            Target::CacheSalt => self.cache_salt.end(),
+            Target::Model => self.model.end(),
             Target::Prompt => self.prompts.close(),
-            Target::CacheSalt | Target::Model | Target::Nowhere | Target::Section(_) => {}
+            Target::Nowhere | Target::Section(_) => {}
         }
     }
 

@@ -1,5 +1,8 @@
 //! What is read from a body besides its prompts, and what bodies that are no JSON give.
 
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
 use super::*;
 
 #[track_caller]
@@ -170,6 +173,8 @@ fn a_body_that_ends_early_keeps_what_was_read() {
         chat(r#"{"model":"a","stream":true,"messages":[{"role":"user","content":"cut he"#);
     assert_eq!(request.model.as_deref(), Some("a"));
     assert!(request.stream);
+    assert_eq!(chat(r#"{"model":"half of a na"#).model, None);
+    assert_eq!(chat(r#"{"model":"a\nb\x"}"#).model, None);
     assert_eq!(request.prompts, []);
 }
 
