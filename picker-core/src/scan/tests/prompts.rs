@@ -139,6 +139,15 @@ fn escapes_do_not_matter_in_text() {
 }
 
 #[test]
+fn long_runs_between_escapes_keep_their_order() {
+    let text = |newline: &str| {
+        let runs = [1, 700, 3, 511, 512, 513, 2, 4000].map(|len| "abcdefg".repeat(len));
+        conversation(&[format!("{{\"content\":\"{}\"}}", runs.join(newline))])
+    };
+    check_alike(&[text("\n"), text("\\n"), text("\\u000a")]);
+}
+
+#[test]
 fn a_lone_surrogate_is_a_replacement_character() {
     let text = |lone: &str| conversation(&[format!("{{\"content\":\"{}\"}}", lone.repeat(200))]);
     check_alike(&[
