@@ -505,6 +505,38 @@ async fn a_refusing_server_takes_no_connections_and_comes_back_on_the_same_port(
 }
 
 #[tokio::test]
+async fn a_fault_that_cuts_connections_spares_the_one_that_asked_for_it() {
+    let server = start(ServerOptions::default()).await;
+    for (fault, end) in [
+        (r#"{"refuse":true}"#, r#"{"refuse":false}"#),
+        (r#"{"restart":true}"#, "{}"),
+    ] {
+        let mut idle = TcpStream::connect(server.address()).await.unwrap();
+        let mut asking = TcpStream::connect(server.address()).await.unwrap();
+        for body in [fault, end] {
+            let length = body.len();
+            let request = format!(
+                "POST /sim/faults HTTP/1.1\r\nhost: sim\r\ncontent-length: {length}\r\n\r\n{body}"
+            );
+            asking.write_all(request.as_bytes()).await.unwrap();
+            let read = async {
+                let mut answer = Vec::new();
+                while !answer.ends_with(b"}") {
+                    answer.push(asking.read_u8().await.unwrap());
+                }
+                answer
+            };
+            let answer = tokio::time::timeout(LIMIT, read).await.unwrap();
+            assert!(answer.starts_with(b"HTTP/1.1 200"), "{fault}");
+        }
+        let read = tokio::time::timeout(LIMIT, idle.read(&mut [0; 8]))
+            .await
+            .unwrap();
+        assert!(matches!(read, Ok(0) | Err(_)), "{fault}");
+    }
+}
+
+#[tokio::test]
 async fn a_restart_cuts_what_is_in_flight_and_forgets_cache_and_counters() {
     let options = ServerOptions {
         time_scale: 1.0,

@@ -454,3 +454,77 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engine(usable: u32, policy: Policy) -> Engine {
+        let (num_blocks, block_size) = (usable + 1, 4);
+        Engine::new(Config {
+            num_blocks,
+            block_size,
+            policy,
+            ..Config::default()
+        })
+    }
+
+    fn request(first: u32, prompt: u32, output: usize, priority: i64) -> Request {
+        let prompt = (first..first + prompt).collect();
+        Request {
+            prompt,
+            output: vec![7; output],
+            priority,
+            ..Request::default()
+        }
+    }
+
+    #[test]
+    fn a_step_that_preempts_admits_nobody() {
+        let mut engine = engine(4, Policy::Priority);
+        engine.add(request(0, 4, 10, 0));
+        let big = engine.add(request(100, 11, 5, 2));
+        engine.step();
+        let small = engine.add(request(200, 2, 1, 1));
+        let step = engine.step();
+        assert_eq!((&step.preempted, &step.admitted), (&vec![big], &vec![]));
+        assert_eq!(engine.step().admitted.first().map(|it| it.id), Some(small));
+    }
+
+    #[test]
+    fn an_aborted_request_gives_back_its_place_and_its_blocks() {
+        let mut engine = engine(8, Policy::Fcfs);
+        let running = engine.add(request(0, 8, 10, 0));
+        engine.step();
+        let waiting = engine.add(request(100, 8, 10, 0));
+        assert_eq!(
+            (engine.running(), engine.waiting(), engine.usage()),
+            (1, 1, 0.25)
+        );
+        assert!(!engine.reset_prefix_cache());
+        assert!(engine.abort(waiting) && engine.abort(running));
+        assert!(!engine.abort(running));
+        assert!(engine.is_idle());
+        assert_eq!(engine.usage(), 0.0);
+        // The slot is used again, the id is not.
+        assert!(engine.add(request(0, 9, 1, 0)) > waiting);
+        assert_eq!(engine.step().admitted[0].cached_tokens, 8);
+        assert!(engine.reset_prefix_cache());
+        engine.add(request(0, 9, 1, 0));
+        assert_eq!(engine.step().admitted[0].cached_tokens, 0);
+    }
+
+    #[test]
+    fn a_request_without_output_gets_one_token() {
+        let mut engine = engine(8, Policy::Fcfs);
+        let id = engine.add(request(0, 3, 0, 0));
+        assert_eq!(
+            engine.step().sampled,
+            [Sample {
+                id,
+                token: 0,
+                finished: true
+            }]
+        );
+    }
+}
