@@ -158,6 +158,11 @@ async fn a_prompt_sent_again_comes_from_the_cache_and_usage_metrics_and_state_ag
         (&state["prompt_tokens"], &state["cached_tokens"]),
         (&json!(512), &json!(240))
     );
+    let log = get_json(address, "/sim/log").await;
+    assert_eq!(
+        (&log[1]["prompt_tokens"], &log[1]["cached_tokens"]),
+        (&json!(256), &json!(240))
+    );
     server.stop().await;
 }
 
