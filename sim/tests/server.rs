@@ -456,6 +456,50 @@ async fn a_broken_metrics_page_is_broken_in_the_way_asked_for() {
 }
 
 #[tokio::test]
+async fn any_page_can_stand_for_the_metrics_page_until_the_faults_change() {
+    let server = start(ServerOptions::default()).await;
+    let address = server.address();
+    let page = "sglang:num_running_reqs 3.0\n";
+    assert_eq!(raw(address, "POST", "/sim/metrics-page", page).await.0, 200);
+    assert_eq!(get(address, "/metrics").await, (200, page.to_owned()));
+    post(address, "/sim/faults", &json!({"metrics": "ok"})).await;
+    assert!(
+        get(address, "/metrics")
+            .await
+            .1
+            .contains("vllm:num_requests_running")
+    );
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_but_not_one_whose_answer_takes_its_time() {
+    let keep_alive = Duration::from_millis(100);
+    let options = ServerOptions {
+        keep_alive,
+        time_scale: 1.0,
+        ..ServerOptions::default()
+    };
+    let server = Server::start(options).await.unwrap();
+    let mut idle = TcpStream::connect(server.address()).await.unwrap();
+    idle.write_all(b"GET /ping HTTP/1.1\r\nhost: sim\r\n\r\n")
+        .await
+        .unwrap();
+    let read = async {
+        let mut answer = Vec::new();
+        let _ = idle.read_to_end(&mut answer).await;
+        answer
+    };
+    let answer = tokio::time::timeout(LIMIT, read).await.unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+    // 60 steps take about 330 ms.
+    let records = chats(server.address(), &[chat("hello", 60)]).await;
+    assert!(
+        records[0].is_success() && records[0].total > 2 * keep_alive,
+        "{records:?}"
+    );
+}
+
+#[tokio::test]
 async fn requests_fail_in_the_way_and_as_often_as_asked_for() {
     let server = start(ServerOptions::default()).await;
     let bodies = vec![chat("hello", 1); 8];
