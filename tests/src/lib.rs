@@ -270,7 +270,7 @@ pub fn chat_body(prompt: &str, tokens: u32) -> String {
     .to_string()
 }
 
-/// Asks until the answer is yes, or [`PATIENCE`] is at its end.
+/// Asks until the answer is yes, ten seconds at most; whether it was.
 pub async fn eventually(mut asked: impl AsyncFnMut() -> bool) -> bool {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
