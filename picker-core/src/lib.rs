@@ -46,8 +46,9 @@ pub use block::{BLOCK_BYTES, BlockHash, HashSeed, PROMPT_BLOCKS_MAX};
 pub use candidate::{Candidate, Context};
 pub use collector::{Collector, PERIOD_MAX, PoolScrape};
 pub use config::{
-    CacheConfig, Config, ConfigError, Destination, EndpointConfig, FailureMode, Limits, Match,
-    Paths, PoolConfig, Role, ScrapeConfig, parse as parse_config,
+    AddressFault, CONFIG_ERRORS_MAX, CacheConfig, Cause, Config, ConfigError, ConfigWarning,
+    Destination, EndpointConfig, FailureMode, Limits, Match, Paths, PoolConfig, Role,
+    SCRAPE_INTERVAL_MIN, ScrapeConfig, Wanted, parse as parse_config,
 };
 pub use draw::Draws;
 pub use endpoint::{Address, AddressError, EndpointId};
