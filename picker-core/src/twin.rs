@@ -88,7 +88,7 @@ impl Twins {
     /// What `endpoint` holds of a prompt of `blocks`.
     pub fn held(&self, endpoint: EndpointId, blocks: &[BlockHash]) -> Held {
         self.twin(endpoint)
-            .map_or(Held::default(), |twin| twin.held(blocks))
+            .map_or_else(Held::default, |twin| twin.held(blocks))
     }
 
     /// What to tell the other workers when `owner` sends a prompt of `blocks` to `endpoint`.

@@ -1,48 +1,35 @@
 //! Workers on threads of their own, with nothing in common but shared data.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use picker_core::{
-    Answered, BlockHash, Done, Draws, EndpointId, Entry, Ledger, Pool, PoolOptions, Profile,
-    Prompt, Request, Ring, SharedData, Snapshot, Span, Timestamp, Troubles, Twins, Version,
-    ledger_key,
+    Answered, BlockHash, Done, Draws, EndpointId, Entry, Ledger, LocalData, Pool, PoolOptions,
+    Profile, Prompt, Request, Ring, SharedData, Snapshot, Span, Timestamp, Troubles, Twins,
+    Version, ledger_key,
 };
 
-/// Shared data as Envoy keeps it: one lock, copies in and out, one counter of versions.
+/// Shared data as Envoy keeps it: one lock for all, copies in and out.
 #[derive(Default)]
-struct LockedData(Mutex<(HashMap<String, (Vec<u8>, u32)>, u32)>);
+struct LockedData(Mutex<LocalData>);
+
+impl LockedData {
+    fn locked(&self) -> MutexGuard<'_, LocalData> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl SharedData for LockedData {
     fn get(&self, key: &str, value: &mut Vec<u8>) -> Version {
-        value.clear();
-        let data = self.0.lock().unwrap();
-        data.0.get(key).map_or(Version::ABSENT, |(bytes, version)| {
-            value.extend_from_slice(bytes);
-            Version(*version)
-        })
+        self.locked().get(key, value)
     }
 
     fn set_if(&self, key: &str, value: &[u8], version: Version) -> bool {
-        let mut data = self.0.lock().unwrap();
-        let (values, writes) = &mut *data;
-        if values
-            .get(key)
-            .is_some_and(|(_, current)| *current != version.0)
-        {
-            return false;
-        }
-        *writes += 1;
-        values.insert(key.to_owned(), (value.to_vec(), *writes));
-        true
+        self.locked().set_if(key, value, version)
     }
 
     fn set(&self, key: &str, value: &[u8]) {
-        let mut data = self.0.lock().unwrap();
-        data.1 += 1;
-        let version = data.1;
-        data.0.insert(key.to_owned(), (value.to_vec(), version));
+        self.locked().set(key, value);
     }
 }
 

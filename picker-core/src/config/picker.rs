@@ -11,7 +11,7 @@ use super::error::{Cause, Wanted};
 use super::node::{Node, Object, unknown};
 use super::{DESTINATIONS_MAX, PICKER_API_VERSION, PLUGINS_MAX};
 use crate::profile::{Profile, WeightedScorer};
-use crate::score::ScorerKind;
+use crate::score::{LeastCost, ScorerKind};
 
 /// The profile that `picker` of a pool describes, the default one when it is left out.
 pub(super) fn profile(pool: &mut Object<'_>) -> Profile {
@@ -101,6 +101,12 @@ fn plugin(plugin: &mut Object<'_>, path: &str) -> Option<Plugin> {
         if let PluginKind::MaxScore(destinations_max) = &mut kind {
             let given = parameters.key("maxNumOfEndpoints");
             *destinations_max = given.and_then(|it| destinations(&it)).unwrap_or(1);
+        }
+        if let PluginKind::Scorer(ScorerKind::LeastCost(rule)) = &mut kind {
+            for (key, value) in rule.parameters_mut() {
+                let given = parameters.key(key);
+                *value = given.as_ref().and_then(weight).unwrap_or(*value);
+            }
         }
     });
     Some(Plugin {
@@ -220,6 +226,7 @@ fn reference<'p>(reference: &mut Object<'_>, plugins: &'p [Plugin]) -> Option<(&
     Some((plugin, weight.unwrap_or(1.0)))
 }
 
+/// A weight, or another factor that is not negative.
 fn weight(node: &Node<'_>) -> Option<f64> {
     let weight = node.number()?;
     if !(0.0..=WEIGHT_MAX).contains(&weight) {
@@ -262,16 +269,21 @@ pub(super) fn type_of(scorer: ScorerKind) -> &'static str {
     match scorer {
         ScorerKind::Queue => "queue-scorer",
         ScorerKind::KvCacheUtilization => "kv-cache-utilization-scorer",
+        ScorerKind::LeastCost(_) => "least-cost-scorer",
         ScorerKind::Prefix => "prefix-cache-scorer",
     }
 }
 
 /// The plugin types there are.
-const PLUGIN_TYPES: [(&str, PluginKind); 5] = [
+const PLUGIN_TYPES: [(&str, PluginKind); 6] = [
     ("queue-scorer", PluginKind::Scorer(ScorerKind::Queue)),
     (
         "kv-cache-utilization-scorer",
         PluginKind::Scorer(ScorerKind::KvCacheUtilization),
+    ),
+    (
+        "least-cost-scorer",
+        PluginKind::Scorer(ScorerKind::LeastCost(LeastCost::DEFAULT)),
     ),
     (
         "prefix-cache-scorer",
@@ -450,7 +462,8 @@ mod tests {
                  \"queue-scorer\".",
                 ".plugins[1].type: \"random-picker\" is no known plugin type. Fix: use one of \
                  queue-scorer, \
-                 kv-cache-utilization-scorer, prefix-cache-scorer, max-score-picker, \
+                 kv-cache-utilization-scorer, least-cost-scorer, prefix-cache-scorer, \
+                 max-score-picker, \
                  single-profile-handler.",
                 ".plugins[2].type: a plugin type is missing. Fix: write the type of a plugin, \
                  like queue-scorer.",

@@ -13,6 +13,7 @@ use super::{
     picker, units,
 };
 use crate::profile::Profile;
+use crate::score::ScorerKind;
 use crate::time::Span;
 
 impl Config {
@@ -102,7 +103,14 @@ fn profile(profile: &Profile) -> Value {
         let name = candidates
             .find(|name| !names.contains(name))
             .unwrap_or_default();
-        plugins.push(json!({"type": kind, "name": name}));
+        let mut plugin = json!({"type": kind, "name": name});
+        if let ScorerKind::LeastCost(mut rule) = weighted.scorer {
+            let parameters = rule
+                .parameters_mut()
+                .map(|(key, value)| (key.into(), json!(*value)));
+            plugin["parameters"] = Value::Object(Map::from_iter(parameters));
+        }
+        plugins.push(plugin);
         references.push(json!({"pluginRef": name, "weight": weighted.weight}));
         names.insert(name);
     }

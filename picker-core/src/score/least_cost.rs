@@ -30,17 +30,28 @@ pub struct LeastCost {
 }
 
 impl Default for LeastCost {
-    /// The values that did best over all simulated workloads.
     fn default() -> Self {
-        Self {
-            base_tokens: 512.0,
-            overflow_weight: 48.0,
-            backlog_weight: 4.0,
-        }
+        Self::DEFAULT
     }
 }
 
 impl LeastCost {
+    /// The values that did best over all simulated workloads.
+    pub const DEFAULT: Self = Self {
+        base_tokens: 512.0,
+        overflow_weight: 48.0,
+        backlog_weight: 4.0,
+    };
+
+    /// Every parameter under the key that a configuration has for it.
+    pub(crate) fn parameters_mut(&mut self) -> [(&'static str, &mut f64); 3] {
+        [
+            ("baseTokens", &mut self.base_tokens),
+            ("overflowWeight", &mut self.overflow_weight),
+            ("backlogWeight", &mut self.backlog_weight),
+        ]
+    }
+
     pub(super) fn score(self, cx: &Context<'_>, scores: &mut [Score]) {
         let costs: Vec<f64> = cx.candidates.iter().map(|it| self.cost(cx, it)).collect();
         let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
