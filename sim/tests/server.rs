@@ -499,27 +499,6 @@ async fn an_idle_connection_is_closed_but_not_one_whose_answer_takes_its_time() 
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_whose_idle_connection_was_closed_opens_another() {
-    let keep_alive = Duration::from_millis(20);
-    let server = start(ServerOptions {
-        keep_alive,
-        ..Default::default()
-    })
-    .await;
-    let bodies = Bodies::Generate(std::sync::Arc::new(move |number| {
-        if number > 0 {
-            std::thread::sleep(3 * keep_alive);
-        }
-        Bytes::from(chat("hello", 1).to_string())
-    }));
-    let mut options = LoadOptions::new(server.address(), bodies);
-    options.requests_max = Some(3);
-    options.request_timeout = LIMIT;
-    let report = run_load(options).await.unwrap();
-    assert_eq!((report.requests, report.succeeded), (3, 3), "{report}");
-}
-
 #[tokio::test]
 async fn requests_fail_in_the_way_and_as_often_as_asked_for() {
     let server = start(ServerOptions::default()).await;
