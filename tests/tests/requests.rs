@@ -253,6 +253,55 @@ async fn a_response_without_a_body_does_not_wait_for_one() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_does_not_wait_for_a_body() -> Result<()> {
+    let server = Canned::start(
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+    )
+    .await?;
+    let draft = Draft::with_endpoints(Destination::OriginalDst, &[server.address()])?;
+    let stack = draft.start_cold().await?;
+    let headers = [
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    let mut connection = stack.connect().await?;
+    connection
+        .send(&head("GET", "/v1/realtime", &headers, Length::None))
+        .await?;
+    let (response, _) = connection.head().await?;
+    assert_eq!(response.status, 101);
+    connection.reset()?;
+    stack.wait_until_idle().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_endpoint_the_failure_mode_decides() -> Result<()> {
+    for (mode, status) in [("FailOpen", 200), ("FailClose", 503)] {
+        let mut draft = Draft::new(Destination::OriginalDst, servers(1)).await?;
+        // The route's other cluster still has the server.
+        draft.pool()?["endpoints"] = json!([]);
+        draft.pool()?["failureMode"] = json!(mode);
+        let stack = draft.start_cold().await?;
+        let response = stack.chat("hello").await?;
+        assert_eq!(response.status, status, "{mode}: {}", response.text());
+        if status == 503 {
+            is_openai_error(&response)?;
+            let reason = response.header("x-llm-d-request-dropped-reason");
+            assert_eq!(reason, Some("rejected-no-endpoints"));
+        }
+        assert_eq!(
+            stack.served().await?,
+            [usize::from(status == 200)],
+            "{mode}"
+        );
+    }
+    Ok(())
+}
+
 /// How a request says where its body ends.
 #[derive(Clone, Copy, Debug)]
 enum Framing {

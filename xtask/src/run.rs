@@ -93,12 +93,13 @@ impl Plan {
             .map(Bootstrap::read)
             .transpose();
         let mut bootstrap = bootstrap.context("--envoy-config does not name a usable file")?;
-        let taken = match &mut bootstrap {
-            Some(bootstrap) => bootstrap.listener_address(TRAFFIC).ok(),
-            None => Some(arguments.listen),
-        };
-        if let Some(taken) = taken.filter(|address| !ports::is_free(*address)) {
-            bail!("somebody listens on {taken} already; choose another address with --listen");
+        match &mut bootstrap {
+            Some(bootstrap) => refuse_taken(bootstrap)?,
+            None if !ports::is_free(arguments.listen) => {
+                let listen = arguments.listen;
+                bail!("somebody listens on {listen} already; choose another with --listen");
+            }
+            None => {}
         }
         Ok(Self {
             config,
@@ -257,6 +258,19 @@ fn resolve(endpoint: &str) -> Result<SocketAddr> {
     let address = *first.with_context(|| format!("--endpoint {endpoint}: no address"))?;
     println!("{endpoint} is {address}");
     Ok(address)
+}
+
+/// Refuses a whole configuration whose ports are taken: two Envoys can share a port in silence.
+fn refuse_taken(bootstrap: &mut Bootstrap) -> Result<()> {
+    let listeners = [TRAFFIC, PAGES].map(|name| bootstrap.listener_address(name).ok());
+    let admin = bootstrap.admin_address().ok();
+    for address in listeners.into_iter().chain([admin]).flatten() {
+        ensure!(
+            ports::is_free(address),
+            "--envoy-config: somebody listens on {address} already; change it in the file"
+        );
+    }
+    Ok(())
 }
 
 /// Refuses a document whose destination the shipped configurations do not serve.
