@@ -48,12 +48,10 @@ async fn a_worker_that_panics_comes_back_and_the_other_goes_on() -> Result<()> {
     let panicked = Instant::now();
     let mut came_back = None;
     eventually(async || {
-        // While the other connection is open, a new one goes to the worker that panicked.
-        if stack
-            .chat("hello")
-            .await
-            .is_ok_and(|response| response.status == 200)
-        {
+        // While the other connection is open, a new one mostly goes to the worker that panicked.
+        let served = stack.chat("hello").await.is_ok_and(|response| response.status == 200);
+        let reloads = stack.stat("wasm.picker.vm_reload_success").await.unwrap_or(0);
+        if served && reloads > 0 {
             came_back = Some(panicked.elapsed());
         }
         came_back.is_some()
@@ -63,10 +61,6 @@ async fn a_worker_that_panics_comes_back_and_the_other_goes_on() -> Result<()> {
     ensure!(
         came_back < Duration::from_secs(4),
         "not back within {came_back:?}"
-    );
-    ensure!(
-        stack.stat("wasm.picker.vm_reload_success").await? >= 1,
-        "no reload was counted"
     );
     let rows = stack.wait("both workers have a live row", |state| {
         let alive = |age: Option<f64>| age.is_some_and(|age| age < 1000.0);
