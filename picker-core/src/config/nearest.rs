@@ -1,11 +1,29 @@
 //! The known name that somebody probably meant.
 
+use alloc::string::String;
 use alloc::vec::Vec;
+
+use super::error::Cause;
+
+/// The mistake of a name that is none of the `known`.
+pub(super) fn unknown<'k>(
+    what: &'static str,
+    name: &str,
+    known: impl Iterator<Item = &'k str>,
+) -> Cause {
+    let known: Vec<&str> = known.collect();
+    Cause::Unknown {
+        what,
+        name: name.chars().take(NAME_BYTES_MAX).collect(),
+        nearest: nearest(name, &known).map(String::from),
+        known: known.into_iter().map(String::from).collect(),
+    }
+}
 
 /// The one of `known` closest to `name`, the first of equals; `None` when none is close.
 ///
 /// Close is one edit in three letters, three at most; case does not count.
-pub(super) fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let most = (name.len() / 3).clamp(1, 3);
     let distances = known.iter().map(|it| (distance(name, it), *it));
     let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
@@ -43,7 +61,8 @@ fn distance(from: &str, to: &str) -> usize {
     above.last().copied().unwrap_or(0)
 }
 
-/// The longest name that is compared; our own have at most 30 letters.
+/// The longest name that is compared, and how much of a longer one is repeated; our own have at
+/// most 30 letters.
 const NAME_BYTES_MAX: usize = 64;
 
 #[cfg(test)]
@@ -64,9 +83,13 @@ mod tests {
             ("path_prefixes", Some("pathPrefixes")),
             ("host", Some("hosts")),
             ("names", Some("name")),
+            ("nmae", Some("name")),
             ("nam", Some("name")),
             ("x", None),
             ("strict", None),
+            ("eman", None),
+            // More than three slips are another word, however long.
+            ("paxthPxrefixxesx", None),
             ("", None),
         ] {
             assert_eq!(nearest(name, &known), expected, "{name}");

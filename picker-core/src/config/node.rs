@@ -12,7 +12,7 @@ use core::cell::Cell;
 use serde_json::{Map, Value};
 
 use super::error::{Cause, ConfigError, ConfigWarning, Wanted};
-use super::nearest::nearest;
+use super::nearest::unknown;
 use super::units;
 use super::{CONFIG_ERRORS_MAX, ROOT};
 use crate::time::Span;
@@ -77,9 +77,8 @@ impl Report {
 
 impl<'a> Node<'a> {
     pub(super) fn root(value: &'a Value, report: &'a Report) -> Self {
-        let path = String::new();
         Self {
-            path,
+            path: String::new(),
             value,
             report,
         }
@@ -93,6 +92,14 @@ impl<'a> Node<'a> {
         let mut warnings = self.report.warnings.take();
         warnings.push(warning);
         self.report.warnings.set(warnings);
+    }
+
+    /// How many mistakes were found in the whole document so far.
+    pub(super) fn mistakes(&self) -> usize {
+        let errors = self.report.errors.take();
+        let count = errors.len() + self.report.more.get();
+        self.report.errors.set(errors);
+        count
     }
 
     /// Whether the value is this text.
@@ -383,21 +390,6 @@ impl<'a> Object<'a> {
             (path, true) => format!("{path}.{key}"),
             (path, false) => format!("{path}[{key:?}]"),
         }
-    }
-}
-
-/// The mistake of a name that is none of the `known`.
-pub(super) fn unknown<'k>(
-    what: &'static str,
-    name: &str,
-    known: impl Iterator<Item = &'k str>,
-) -> Cause {
-    let known: Vec<&str> = known.collect();
-    Cause::Unknown {
-        what,
-        name: name.chars().take(FOUND_CHARS_MAX).collect(),
-        nearest: nearest(name, &known).map(String::from),
-        known: known.into_iter().map(String::from).collect(),
     }
 }
 

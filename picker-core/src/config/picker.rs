@@ -8,7 +8,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::error::{Cause, Wanted};
-use super::node::{Node, Object, unknown};
+use super::nearest::unknown;
+use super::node::{Node, Object};
 use super::{DESTINATIONS_MAX, PICKER_API_VERSION, PLUGINS_MAX};
 use crate::profile::{Profile, WeightedScorer};
 use crate::score::{LeastCost, ScorerKind};

@@ -24,29 +24,29 @@ pub(super) fn pools(root: &mut Object<'_>) -> Vec<PoolConfig> {
         return Vec::new();
     };
     let nodes = list.filled_list(POOLS_MAX, Wanted::Pools);
-    let mut pools: Vec<(String, PoolConfig)> = Vec::with_capacity(nodes.len());
+    // What is wrong in itself is not compared with others.
+    let mut good: Vec<(String, PoolConfig)> = Vec::with_capacity(nodes.len());
     for node in nodes {
+        let before = node.mistakes();
         let Some(pool) = node.object(pool) else {
             continue;
         };
-        let twin = pools.iter().find(|(_, it)| it.name == pool.name);
-        match twin {
-            Some((first, _)) if !pool.name.is_empty() => node.fail(Cause::Duplicate {
+        if node.mistakes() > before {
+            continue;
+        }
+        if let Some((first, _)) = good.iter().find(|(_, it)| it.name == pool.name) {
+            node.fail(Cause::Duplicate {
                 what: "name",
                 value: pool.name.clone(),
                 first: first.clone(),
-            }),
-            _ => {}
+            });
         }
-        if let Some((by, _)) = pools
-            .iter()
-            .find(|(_, it)| it.matches.covers(&pool.matches))
-        {
+        if let Some((by, _)) = good.iter().find(|(_, it)| it.matches.covers(&pool.matches)) {
             node.fail(Cause::Shadowed { by: by.clone() });
         }
-        pools.push((node.path().to_string(), pool));
+        good.push((node.path().to_string(), pool));
     }
-    pools.into_iter().map(|(_, pool)| pool).collect()
+    good.into_iter().map(|(_, pool)| pool).collect()
 }
 
 /// One pool. Where something is wrong the result is only good for finding more mistakes.

@@ -320,7 +320,7 @@ fn a_mistake_says_where_what_and_how_to_put_it_right() {
         json!({"match": {
             "hosts": ["*.example.com", "a:80"],
             "routes": "r",
-            "pathPrefixes": ["v1"],
+            "pathPrefixes": ["v1", "/v1?a", "/v1#a", "/v 1"],
         }}),
         &[
             "pools[0].match.routes: \"r\" is not a list. Fix: write a list, like [\"one\", \
@@ -330,6 +330,12 @@ fn a_mistake_says_where_what_and_how_to_put_it_right() {
             "pools[0].match.hosts[1]: \"a:80\" is not a host name. \
              Fix: write a whole host name without port, like api.example.com.",
             "pools[0].match.pathPrefixes[0]: \"v1\" is not a path. \
+             Fix: write a path that begins with / and has no query, like /metrics.",
+            "pools[0].match.pathPrefixes[1]: \"/v1?a\" is not a path. \
+             Fix: write a path that begins with / and has no query, like /metrics.",
+            "pools[0].match.pathPrefixes[2]: \"/v1#a\" is not a path. \
+             Fix: write a path that begins with / and has no query, like /metrics.",
+            "pools[0].match.pathPrefixes[3]: \"/v 1\" is not a path. \
              Fix: write a path that begins with / and has no query, like /metrics.",
         ],
     );
@@ -359,12 +365,16 @@ fn a_mistake_in_one_place_does_not_hide_another() {
     // As a Struct this is no bytes at all, hence the service's configuration.
     assert_eq!(mistakes(b"{}"), mistakes(b"{\"pools\": []}"));
     check(
-        &json!({"pools": [5, {}]}),
+        &json!({"pools": [5, {}, {"match": {"hosts": ["a"]}}]}),
         &[
             "pools[0]: 5 is not an object. Fix: write an object, like {\"key\": \"value\"}.",
             "pools[1].name: a pool name is missing. \
              Fix: write lower-case letters, digits, - and . only, like llama3.",
             "pools[1].endpoints: a list of endpoints is missing. \
+             Fix: write a list of endpoints, like [{\"address\": \"10.0.0.1:8000\"}].",
+            "pools[2].name: a pool name is missing. \
+             Fix: write lower-case letters, digits, - and . only, like llama3.",
+            "pools[2].endpoints: a list of endpoints is missing. \
              Fix: write a list of endpoints, like [{\"address\": \"10.0.0.1:8000\"}].",
         ],
     );
@@ -742,6 +752,26 @@ fn a_struct_and_json_are_told_apart() {
         document["pools"][0]["name"] = json!(name);
     }
     assert!(parse(&encode(&document)).is_ok());
+}
+
+#[test]
+fn a_struct_holds_every_kind_of_value() {
+    let document = json!({
+        "": null,
+        "number": [0, -5, 1.5, 1e300, 9_007_199_254_740_992_u64],
+        "bool": [true, false],
+        "text": ["", "\u{1f999}"],
+        "object": {"object": {}, "list": []},
+    });
+    assert_eq!(protobuf::decode(&encode(&document)), Ok(document));
+    // A list of one number that JSON does not have; a text that is not UTF-8 in its second byte.
+    let list =
+        |value: &[u8]| encode_field(1, &[encode_field(1, b"a"), encode_field(2, value)].concat());
+    for bits in [f64::NAN, f64::INFINITY] {
+        assert!(protobuf::decode(&list(&[&[0x11][..], &bits.to_le_bytes()].concat())).is_err());
+    }
+    let text = list(b"\x1a\x02a\xff");
+    assert_eq!(protobuf::decode(&text), Err(text.len() - 1));
 }
 
 #[test]
