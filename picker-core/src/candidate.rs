@@ -1,5 +1,7 @@
 //! All that a scorer may read.
 
+use crate::BlockHash;
+use crate::adapter::AdapterFit;
 use crate::ledger::Load;
 use crate::pool::BLOCK_TOKENS;
 use crate::snapshot::EndpointState;
@@ -19,6 +21,8 @@ pub struct Candidate<'a> {
     pub pinned: usize,
     /// Tokens that its KV cache has room for, when that is known.
     pub capacity_tokens: Option<u64>,
+    /// How it stands to the adapter that the request needs; `None` when it needs none.
+    pub adapter: Option<AdapterFit>,
 }
 
 /// One decision's candidates, and what is to be placed.
@@ -31,6 +35,8 @@ pub struct Context<'a> {
     pub prompt_tokens: u64,
     /// Tokens that the answer is expected to have.
     pub output_tokens: f64,
+    /// What requests that belong together have in common, when that is known.
+    pub group: Option<BlockHash>,
 }
 
 impl Candidate<'_> {
@@ -40,6 +46,26 @@ impl Candidate<'_> {
     pub fn sent_since_scrape(&self) -> u32 {
         let since = self.load.sent.wrapping_sub(self.endpoint.sent_at_scrape);
         if since > u32::MAX / 2 { 0 } else { since }
+    }
+
+    /// The share of the endpoint's work that this Envoy sends; 1 until it is known to be less.
+    pub fn share(&self) -> f64 {
+        self.endpoint.share.unwrap_or(1.0)
+    }
+
+    /// Requests at the endpoint, others' included.
+    ///
+    /// Our own count is exact and never late, so it is enough where nobody else sends.
+    pub fn requests(&self) -> f64 {
+        let own = f64::from(self.load.requests);
+        let metrics = &self.endpoint.metrics;
+        match (metrics.running, metrics.waiting) {
+            (Some(running), Some(waiting)) if self.fresh && self.share() < SHARE_ALONE => {
+                let unseen = f64::from(self.sent_since_scrape()) / self.share().max(SHARE_LEAST);
+                own.max(running + waiting + unseen)
+            }
+            _ => own,
+        }
     }
 }
 
@@ -59,6 +85,12 @@ impl Context<'_> {
         self.prompt_tokens - most.min(candidate.held.matched as u64 * BLOCK_TOKENS)
     }
 }
+
+/// The share above which an endpoint is taken to be ours alone: tokens are estimates.
+pub(crate) const SHARE_ALONE: f64 = 0.9;
+
+/// The least share that unseen requests are scaled by: a share of nothing would make every request weigh endlessly.
+const SHARE_LEAST: f64 = 0.1;
 
 /// Tokens in an engine's block, unless it tells otherwise: vLLM's default on GPUs.
 const ENGINE_BLOCK_TOKENS: u32 = 16;

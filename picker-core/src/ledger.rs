@@ -17,6 +17,8 @@ pub struct Load {
     pub prefill_tokens: u32,
     /// Requests sent so far; wraps.
     pub sent: u32,
+    /// Prompt tokens in those; wraps.
+    pub sent_tokens: u32,
 }
 
 impl Load {
@@ -25,6 +27,7 @@ impl Load {
         self.requests = self.requests.saturating_add(other.requests);
         self.prefill_tokens = self.prefill_tokens.saturating_add(other.prefill_tokens);
         self.sent = self.sent.wrapping_add(other.sent);
+        self.sent_tokens = self.sent_tokens.wrapping_add(other.sent_tokens);
     }
 
     /// Takes out one request that had `prefill_tokens` to go.
@@ -88,6 +91,7 @@ impl Ledger {
                 writer.u32(load.requests);
                 writer.u32(load.prefill_tokens);
                 writer.u32(load.sent);
+                writer.u32(load.sent_tokens);
             }
         }
     }
@@ -149,6 +153,7 @@ fn decode(bytes: &[u8]) -> Option<Ledger> {
                 requests: reader.u32()?,
                 prefill_tokens: reader.u32()?,
                 sent: reader.u32()?,
+                sent_tokens: reader.u32()?,
             };
             row.loads.push((endpoint, load));
         }

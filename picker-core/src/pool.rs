@@ -1,21 +1,24 @@
 //! One pool as one worker sees it: what is known of its endpoints, and the decision.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::adapter::{AdapterFit, adapter_hash};
 use crate::candidate::{Candidate, Context};
 use crate::draw::Draws;
 use crate::eligibility::eligible;
+use crate::health::Verdict;
 use crate::ledger::{Ledger, Load, Row};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 use crate::request::Request;
-use crate::ring::{Done, Entry, Ring};
+use crate::ring::{Done, Entry, Judged, Ring};
 use crate::shared::{SharedData, Version};
 use crate::snapshot::{EndpointState, Snapshot, View};
 use crate::twin::{Held, Twins};
-use crate::{Address, BLOCK_BYTES, EndpointId, Span, Timestamp};
+use crate::{Address, BLOCK_BYTES, BlockHash, EndpointId, Span, Timestamp};
 
 /// What a pool needs to know besides its endpoints.
 pub struct PoolOptions {
@@ -34,6 +37,10 @@ pub struct Pool {
     options: PoolOptions,
     view: View,
     twins: Twins,
+    /// Hashes of the adapters that each endpoint's page names.
+    listed_adapters: BTreeMap<EndpointId, Vec<u64>>,
+    /// Hashes of all adapters ever named by a page: a model of another name is a base model.
+    known_adapters: BTreeSet<u64>,
     ring: Ring,
     ledger_key: String,
     ledger: Ledger,
@@ -76,6 +83,8 @@ pub struct Pick {
     pub matched: usize,
     /// Blocks in all prompts.
     pub blocks: usize,
+    /// Tokens in all prompts, as far as bytes tell.
+    pub prompt_tokens: u32,
     /// To be given back when the request ends.
     pub ticket: Ticket,
 }
@@ -89,6 +98,8 @@ impl Pool {
             ring: Ring::new(name),
             ledger_key: ledger_key(name),
             twins: Twins::default(),
+            listed_adapters: BTreeMap::new(),
+            known_adapters: BTreeSet::new(),
             ledger: Ledger::default(),
             ledger_bytes: Vec::new(),
             row: Row {
@@ -182,6 +193,27 @@ impl Pool {
         false
     }
 
+    /// Tells how the endpoint that answers does. News goes to all workers.
+    pub fn on_verdict(
+        &mut self,
+        shared: &impl SharedData,
+        ticket: &Ticket,
+        verdict: Verdict,
+        now: Timestamp,
+    ) {
+        let Some(endpoint) = ticket.endpoint else {
+            return;
+        };
+        if verdict != Verdict::Served || !self.twins.health(endpoint).is_clean() {
+            let judged = Judged {
+                endpoint,
+                verdict,
+                at: now,
+            };
+            self.append(shared, |_| Entry::Judged(judged));
+        }
+    }
+
     /// The request has ended, whatever ended it. Only the first call for a ticket counts.
     pub fn on_done(
         &mut self,
@@ -269,7 +301,17 @@ impl Pool {
         let snapshot = self.view.snapshot();
         self.twins
             .retain(|id| snapshot.endpoint(id).is_some(), |_| true);
+        self.listed_adapters.clear();
         for endpoint in &snapshot.endpoints {
+            if let Some(lora) = &endpoint.metrics.lora {
+                let names = lora.running.iter().chain(&lora.waiting);
+                let mut listed: Vec<u64> = names.map(|name| adapter_hash(name)).collect();
+                listed.sort_unstable();
+                listed.dedup();
+                self.known_adapters.extend(&listed);
+                self.listed_adapters.insert(endpoint.id, listed);
+                self.twins.set_adapter_slots(endpoint.id, lora.max);
+            }
             if endpoint.metrics.prefix_caching == Some(false) {
                 self.twins.set_capacity(endpoint.id, 0);
             } else if let Some(tokens) = self.capacity_tokens(endpoint) {
@@ -284,6 +326,17 @@ impl Pool {
         self.options
             .capacity_tokens
             .or(endpoint.metrics.capacity_tokens)
+    }
+
+    /// The hash of the adapter that the request needs; `None` for a base model.
+    fn adapter(&self, request: &Request) -> Option<u64> {
+        let hash = adapter_hash(request.model.as_deref()?);
+        self.known_adapters.contains(&hash).then_some(hash)
+    }
+
+    fn adapter_fit(&self, endpoint: EndpointId, adapter: u64) -> Option<AdapterFit> {
+        let listed = self.listed_adapters.get(&endpoint)?.iter().copied();
+        Some(self.twins.adapters(endpoint)?.fit(adapter, listed))
     }
 
     /// What each endpoint holds of the request's prompts, in the order of the snapshot.
@@ -311,15 +364,27 @@ impl Pool {
         now: Timestamp,
     ) -> Option<Pick> {
         let endpoints = &self.view.snapshot().endpoints;
-        let candidates: Vec<Candidate<'_>> = eligible(endpoints)
-            .map(|place| (&endpoints[place], held[place]))
-            .map(|(endpoint, held)| Candidate {
+        let loads: Vec<Load> = endpoints
+            .iter()
+            .map(|it| self.ledger.total(it.id, now))
+            .collect();
+        let adapter = self.adapter(request);
+        let may_serve = |place: usize| {
+            self.twins
+                .health(endpoints[place].id)
+                .may_serve(loads[place].requests, now)
+        };
+        let candidates: Vec<Candidate<'_>> = eligible(endpoints, may_serve)
+            .into_iter()
+            .map(|place| (&endpoints[place], held[place], loads[place]))
+            .map(|(endpoint, held, load)| Candidate {
                 endpoint,
                 fresh: endpoint.is_fresh(now, self.options.staleness_threshold),
-                load: self.ledger.total(endpoint.id, now),
+                load,
                 held,
                 pinned: self.twins.pinned(endpoint.id),
                 capacity_tokens: self.capacity_tokens(endpoint),
+                adapter: adapter.and_then(|adapter| self.adapter_fit(endpoint.id, adapter)),
             })
             .collect();
         let bytes: u64 = request.prompts.iter().map(|prompt| prompt.bytes).sum();
@@ -334,6 +399,7 @@ impl Pool {
             output_tokens: request
                 .output_cap
                 .map_or(self.output_tokens, |cap| self.output_tokens.min(cap as f64)),
+            group: request.group,
         };
         let ranked = self.options.profile.rank(&cx, draws);
         let ranked: Vec<&Candidate<'_>> = ranked.iter().map(|place| &candidates[*place]).collect();
@@ -348,6 +414,7 @@ impl Pool {
                 .collect(),
             matched: best.held.matched,
             blocks: cx.blocks,
+            prompt_tokens: u32::try_from(cx.prompt_tokens).unwrap_or(u32::MAX),
             ticket: Ticket {
                 prefill_tokens,
                 placed: Vec::new(),
@@ -381,16 +448,23 @@ impl Pool {
         }
     }
 
-    /// Tells all workers that the picked endpoint holds the request's prompts from now on.
+    /// Tells all workers that the picked endpoint holds the request's prompts from now on, and its adapter.
     fn place(&mut self, shared: &impl SharedData, request: &Request, pick: &mut Pick) {
         let (endpoint, owner) = (pick.endpoint, self.row.owner);
-        for prompt in request
+        let mut adapter = self.adapter(request);
+        let mut chains: Vec<&[BlockHash]> = request
             .prompts
             .iter()
-            .filter(|prompt| !prompt.blocks.is_empty())
-        {
+            .map(|prompt| prompt.blocks.as_slice())
+            .collect();
+        chains.retain(|blocks| !blocks.is_empty());
+        if chains.is_empty() && adapter.is_some() {
+            chains.push(&[]);
+        }
+        for blocks in chains {
+            let adapter = adapter.take();
             let place =
-                |twins: &Twins| Entry::Placed(twins.placement(endpoint, &prompt.blocks, owner));
+                |twins: &Twins| Entry::Placed(twins.placement(endpoint, blocks, (owner, adapter)));
             pick.ticket.placed.extend(self.append(shared, place));
         }
     }
@@ -417,6 +491,7 @@ impl Pick {
             requests: 1,
             prefill_tokens: self.ticket.prefill_tokens,
             sent: 1,
+            sent_tokens: self.prompt_tokens,
         }
     }
 }

@@ -9,16 +9,30 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::bytes::{Reader, Writer};
+use crate::health::Verdict;
 use crate::shared::{SharedData, Version};
-use crate::{BlockHash, EndpointId};
+use crate::{BlockHash, EndpointId, Timestamp};
 
 /// Something all workers should know. Its number in the ring names it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
     /// A placed request has ended.
     Done(Done),
+    /// An answer has shown how an endpoint does.
+    Judged(Judged),
     /// A prompt was sent to an endpoint.
     Placed(Placed),
+}
+
+/// An answer has shown how an endpoint does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Judged {
+    /// Which endpoint.
+    pub endpoint: EndpointId,
+    /// How it does.
+    pub verdict: Verdict,
+    /// When that was seen.
+    pub at: Timestamp,
 }
 
 /// A placed request has ended.
@@ -37,6 +51,8 @@ pub struct Placed {
     pub endpoint: EndpointId,
     /// The number of the worker that sent it, as in its row of the ledger.
     pub owner: u64,
+    /// The hash of the name of the LoRA adapter that it needs.
+    pub adapter: Option<u64>,
     /// How many leading blocks the endpoint held already.
     pub depth: u32,
     /// The last of those, when there is one: it names all before it.
@@ -148,9 +164,16 @@ fn encode(sequence: u64, entry: &Entry, out: &mut Vec<u8>) {
             writer.u8(KIND_PLACED);
             writer.u32(placed.endpoint.0);
             writer.u64(placed.owner);
+            writer.count(placed.adapter);
             writer.u32(placed.depth);
             writer.u64(placed.parent.map_or(0, |hash| hash.0));
             placed.blocks.iter().for_each(|block| writer.u64(block.0));
+        }
+        Entry::Judged(judged) => {
+            writer.u8(KIND_JUDGED);
+            writer.u32(judged.endpoint.0);
+            writer.u8(judged.verdict.code());
+            writer.u64(judged.at.0);
         }
         Entry::Done(done) => {
             writer.u8(KIND_DONE);
@@ -181,6 +204,11 @@ fn decode_entry(mut reader: Reader<'_>) -> Option<Entry> {
                 output_blocks: reader.u32()?,
             }))
         }
+        KIND_JUDGED => Some(Entry::Judged(Judged {
+            endpoint: EndpointId(reader.u32()?),
+            verdict: Verdict::from_code(reader.u8()?)?,
+            at: Timestamp(reader.u64()?),
+        })),
         _ => None,
     }
 }
@@ -188,6 +216,7 @@ fn decode_entry(mut reader: Reader<'_>) -> Option<Entry> {
 fn decode_placed(mut reader: Reader<'_>) -> Option<Placed> {
     let endpoint = EndpointId(reader.u32()?);
     let owner = reader.u64()?;
+    let adapter = reader.count()?;
     let depth = reader.u32()?;
     let parent = BlockHash(reader.u64()?);
     let mut blocks = Vec::with_capacity(reader.0.len() / size_of::<u64>());
@@ -197,6 +226,7 @@ fn decode_placed(mut reader: Reader<'_>) -> Option<Placed> {
     Some(Placed {
         endpoint,
         owner,
+        adapter,
         depth,
         parent: (depth > 0).then_some(parent),
         blocks,
@@ -216,6 +246,8 @@ const KIND_PLACED: u8 = 1;
 
 const KIND_DONE: u8 = 2;
 
+const KIND_JUDGED: u8 = 3;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,6 +261,7 @@ mod tests {
         Entry::Placed(Placed {
             endpoint: EndpointId(number as u32),
             owner: 77,
+            adapter: Some(number),
             depth: 1,
             parent: Some(BlockHash(9)),
             blocks,
@@ -239,7 +272,7 @@ mod tests {
         let mut seen = Vec::new();
         ring.replay(shared, |_, entry| match entry {
             Entry::Placed(placed) => seen.push(placed.endpoint.0),
-            Entry::Done(_) => panic!("nobody appended one"),
+            other => panic!("nobody appended {other:?}"),
         });
         seen
     }

@@ -105,6 +105,7 @@ mod tests {
                 },
                 pinned: 0,
                 capacity_tokens: None,
+                adapter: None,
             })
             .collect();
         let mut scores = vec![Score::new(0.0); rows.len()];
@@ -113,6 +114,7 @@ mod tests {
             blocks: 10,
             prompt_tokens: 640,
             output_tokens: 128.0,
+            group: None,
         };
         scorer.score(&cx, &mut scores);
         let scores: Vec<f64> = scores.iter().map(|score| score.value()).collect();

@@ -11,6 +11,8 @@ use alloc::vec::Vec;
 use hashbrown::{DefaultHashBuilder, HashMap};
 use lru::LruCache;
 
+use crate::adapter::Adapters;
+use crate::health::Health;
 use crate::ring::{Done, Entry, Placed};
 use crate::{BlockHash, EndpointId};
 
@@ -46,8 +48,9 @@ struct Pin {
     endpoint: EndpointId,
     /// Who placed it, to let go when the worker has died.
     owner: u64,
-    /// The last run of the prompt.
-    run: RunId,
+    adapter: Option<u64>,
+    /// The last run of the prompt; `None` when it has no block.
+    run: Option<RunId>,
 }
 
 impl Twins {
@@ -82,6 +85,11 @@ impl Twins {
         match entry {
             Entry::Placed(placed) => self.placed(sequence, placed),
             Entry::Done(done) => self.done(sequence, done),
+            Entry::Judged(judged) => {
+                self.twin_mut(judged.endpoint)
+                    .health
+                    .judge(judged.verdict, judged.at);
+            }
         }
     }
 
@@ -91,14 +99,20 @@ impl Twins {
             .map_or_else(Held::default, |twin| twin.held(blocks))
     }
 
-    /// What to tell the other workers when `owner` sends a prompt of `blocks` to `endpoint`.
-    pub fn placement(&self, endpoint: EndpointId, blocks: &[BlockHash], owner: u64) -> Placed {
+    /// What to tell the other workers when a prompt of `blocks` goes to `endpoint`; `adapter` and `owner` as there.
+    pub fn placement(
+        &self,
+        endpoint: EndpointId,
+        blocks: &[BlockHash],
+        (owner, adapter): (u64, Option<u64>),
+    ) -> Placed {
         let depth = self.held(endpoint, blocks).matched;
         let (held, new) = blocks.split_at(depth);
         let parent = held.last().copied();
         Placed {
             endpoint,
             owner,
+            adapter,
             depth: depth as u32,
             parent,
             blocks: new.to_vec(),
@@ -115,23 +129,47 @@ impl Twins {
         self.twin(endpoint).map_or(0, |twin| twin.pinned)
     }
 
+    /// How `endpoint` has done lately.
+    pub fn health(&self, endpoint: EndpointId) -> Health {
+        self.twin(endpoint)
+            .map_or_else(Health::default, |twin| twin.health)
+    }
+
+    /// The adapters that requests were sent for to `endpoint`.
+    pub(crate) fn adapters(&self, endpoint: EndpointId) -> Option<&Adapters> {
+        self.twin(endpoint).map(|twin| &twin.adapters)
+    }
+
+    /// Keeps as many adapters of `endpoint` as it has slots for.
+    pub(crate) fn set_adapter_slots(&mut self, endpoint: EndpointId, slots: Option<u32>) {
+        self.twin_mut(endpoint).adapters.set_slots(slots);
+    }
+
     fn placed(&mut self, sequence: u64, placed: &Placed) {
         let Placed {
-            endpoint, owner, ..
+            endpoint,
+            owner,
+            adapter,
+            ..
         } = *placed;
-        match self.twin_mut(endpoint).place(placed) {
-            Some(run) => {
-                self.pins.insert(
-                    sequence,
-                    Pin {
-                        endpoint,
-                        owner,
-                        run,
-                    },
-                );
-            }
-            None => self.unlinked += 1,
+        let twin = self.twin_mut(endpoint);
+        if let Some(adapter) = adapter {
+            twin.adapters.begin(adapter);
         }
+        let run = twin.place(placed);
+        let unlinked = run.is_none() && placed.depth > 0;
+        if run.is_some() || adapter.is_some() {
+            self.pins.insert(
+                sequence,
+                Pin {
+                    endpoint,
+                    owner,
+                    adapter,
+                    run,
+                },
+            );
+        }
+        self.unlinked += u64::from(unlinked);
     }
 
     /// `sequence` names the output's blocks: nobody can ask for them, and every replica names them alike.
@@ -150,7 +188,12 @@ impl Twins {
             let output: Vec<BlockHash> = (0..done.output_blocks.min(OUTPUT_BLOCKS_MAX))
                 .map(name)
                 .collect();
-            twin.finish(pin.run, &output);
+            if let Some(run) = pin.run {
+                twin.finish(run, &output);
+            }
+            if let Some(adapter) = pin.adapter {
+                twin.adapters.end(adapter);
+            }
         }
     }
 
@@ -186,6 +229,8 @@ struct Twin {
     pinned: usize,
     capacity: usize,
     next_run: RunId,
+    health: Health,
+    adapters: Adapters,
 }
 
 type RunId = u32;
@@ -212,6 +257,8 @@ impl Default for Twin {
             pinned: 0,
             capacity: CAPACITY_BLOCKS_UNKNOWN,
             next_run: 0,
+            health: Health::default(),
+            adapters: Adapters::default(),
         }
     }
 }

@@ -74,7 +74,7 @@ fn replicas_that_append_at_once_end_up_the_same() {
                     let endpoint = EndpointId(1 + draws.below(3));
                     let blocks = prompt(u64::from(draws.below(40)));
                     let output_blocks = draws.below(3);
-                    let place = |twins: &Twins| twins.placement(endpoint, &blocks, seed);
+                    let place = |twins: &Twins| twins.placement(endpoint, &blocks, (seed, None));
                     placed = Some(match placed.take() {
                         None => append(shared, &mut ring, &mut index, |twins| {
                             Entry::Placed(place(twins))

@@ -1,7 +1,6 @@
 //! Several workers that share nothing but shared data.
 
 use super::*;
-use crate::BlockHash;
 use crate::request::Prompt;
 use crate::shared::LocalData;
 use crate::snapshot::publish;
@@ -56,11 +55,13 @@ fn idle(endpoints: u8, now: Timestamp) -> Snapshot {
 
 fn some_pick() -> Pick {
     let ticket = Ticket::default();
+    let endpoint = EndpointId(1);
     Pick {
-        endpoint: EndpointId(1),
+        endpoint,
         destinations: Vec::new(),
         matched: 0,
         blocks: 0,
+        prompt_tokens: 0,
         ticket,
     }
 }
@@ -183,7 +184,8 @@ fn what_ends_is_given_back_exactly() {
         Load {
             requests: 1,
             prefill_tokens: 512,
-            sent: 1
+            sent: 1,
+            sent_tokens: 512
         }
     );
     assert_eq!(pool.twins().pinned(endpoint), 8);
@@ -202,13 +204,12 @@ fn what_ends_is_given_back_exactly() {
         "a stranger is not counted"
     );
     assert!(!pool.on_served_by(&shared, ticket, address, Timestamp(5)));
-    assert_eq!(
-        total(&mut other, endpoint),
-        Load {
-            sent: 1,
-            ..Load::default()
-        }
-    );
+    let rest = Load {
+        requests: 0,
+        prefill_tokens: 0,
+        ..load
+    };
+    assert_eq!(total(&mut other, endpoint), rest);
     assert_eq!(
         total(&mut other, second).requests,
         1,
@@ -315,4 +316,83 @@ fn the_told_capacity_bounds_what_is_remembered() {
         95,
         "95 % of 100 blocks of 64 tokens"
     );
+}
+
+#[test]
+fn a_failing_endpoint_gets_no_more_until_its_time_is_over() {
+    let shared = LocalData::default();
+    let mut workers = [worker(3, 1), worker(3, 2)];
+    let second = |seconds: u64| Timestamp(seconds * 1_000_000);
+    let mut served = |shared: &LocalData, at: usize, now: Timestamp| {
+        let (pool, draws) = &mut workers[at % 2];
+        let mut pick = pool.pick(shared, &Request::bodiless(), draws, now).unwrap();
+        let failed = pick.endpoint == EndpointId(3);
+        let verdict = if failed {
+            Verdict::Failed
+        } else {
+            Verdict::Served
+        };
+        pool.on_verdict(shared, &pick.ticket, verdict, now);
+        pool.on_done(shared, &mut pick.ticket, Answered::default(), now);
+        failed
+    };
+    let early = (0..60).filter(|at| served(&shared, *at, second(1))).count();
+    assert_eq!(early, 3, "all workers know after the third failure");
+    let later = (0..60).filter(|at| served(&shared, *at, second(2))).count();
+    assert_eq!(later, 1, "one probe, and the time is longer");
+}
+
+#[test]
+fn the_only_endpoint_is_never_left_alone() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(1, 1);
+    for _ in 0..20 {
+        let pick = pool
+            .pick(&shared, &Request::bodiless(), &mut draws, Timestamp(0))
+            .unwrap();
+        pool.on_verdict(&shared, &pick.ticket, Verdict::Failed, Timestamp(0));
+    }
+}
+
+#[test]
+fn an_adapter_goes_where_it_was_loaded_although_the_page_forgot_it() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(3, 1);
+    pool.options.profile = Profile::least_cost();
+    let lora = |running: &[&str]| crate::Lora {
+        running: running.iter().map(|name| String::from(*name)).collect(),
+        max: Some(2),
+        ..Default::default()
+    };
+    let mut snapshot = idle(3, Timestamp(0));
+    for endpoint in &mut snapshot.endpoints {
+        endpoint.metrics.lora = Some(lora(&[]));
+    }
+    snapshot.endpoints[1].metrics.lora = Some(lora(&["sql"]));
+    publish(&shared, "llm", &snapshot);
+    let request = Request {
+        model: Some("sql".into()),
+        ..Request::bodiless()
+    };
+    let mut sent_to = |snapshot: &Snapshot| {
+        publish(&shared, "llm", snapshot);
+        let mut pick = pool
+            .pick(&shared, &request, &mut draws, Timestamp(0))
+            .unwrap();
+        pool.on_done(&shared, &mut pick.ticket, Answered::default(), Timestamp(0));
+        pick.endpoint
+    };
+    assert_eq!(
+        sent_to(&snapshot),
+        EndpointId(2),
+        "its page names the adapter"
+    );
+    snapshot.endpoints[1].metrics.lora = Some(lora(&[]));
+    for _ in 0..10 {
+        assert_eq!(
+            sent_to(&snapshot),
+            EndpointId(2),
+            "it was sent there before"
+        );
+    }
 }

@@ -186,6 +186,7 @@ impl Reader {
             prompts.extend(self.sections.finish(origin));
         }
         Request {
+            group: None,
             shape: Some(self.shape),
             model,
             stream: self.stream,

@@ -78,7 +78,7 @@ impl Real {
     }
 
     fn place(&mut self, prompt: &[BlockHash]) -> u64 {
-        let placed = self.0.placement(ENDPOINT, prompt, OWNER);
+        let placed = self.0.placement(ENDPOINT, prompt, (OWNER, None));
         self.apply(Entry::Placed(placed))
     }
 
@@ -228,6 +228,7 @@ fn a_placement_behind_a_block_that_is_not_held_teaches_nothing() {
     real.apply(Entry::Placed(Placed {
         endpoint: ENDPOINT,
         owner: OWNER,
+        adapter: None,
         depth: 2,
         parent: Some(prompt[1]),
         blocks: vec![prompt[2]],
