@@ -49,8 +49,14 @@ async fn a_worker_that_panics_comes_back_and_the_other_goes_on() -> Result<()> {
     let mut came_back = None;
     eventually(async || {
         // While the other connection is open, a new one mostly goes to the worker that panicked.
-        let served = stack.chat("hello").await.is_ok_and(|response| response.status == 200);
-        let reloads = stack.stat("wasm.picker.vm_reload_success").await.unwrap_or(0);
+        let served = stack
+            .chat("hello")
+            .await
+            .is_ok_and(|response| response.status == 200);
+        let reloads = stack
+            .stat("wasm.picker.vm_reload_success")
+            .await
+            .unwrap_or(0);
         if served && reloads > 0 {
             came_back = Some(panicked.elapsed());
         }
