@@ -1,5 +1,7 @@
 //! The accelerators and models that can be simulated, by name.
 
+use std::time::Duration;
+
 use crate::engine::Config;
 use crate::step_time::{Attention, Fitted, Roofline, StepTime};
 use crate::virtual_server::FrontEnd;
@@ -11,6 +13,8 @@ pub struct Profile {
     pub name: &'static str,
     /// How long steps take.
     pub step_time: StepTime,
+    /// Time that a step takes longer for each LoRA adapter that is not in memory.
+    pub adapter_load: Duration,
     /// What a request passes before the engine sees it.
     pub front_end: FrontEnd,
     /// The limits of the engine, with the blocks that can really be used.
@@ -42,6 +46,7 @@ impl Profile {
         Self {
             name: "l4",
             step_time: StepTime::Fitted(L4),
+            adapter_load: Duration::ZERO,
             front_end: FrontEnd {
                 base_ms: 16.0,
                 per_request_ms: 1.62,
@@ -61,6 +66,7 @@ impl Profile {
         Self {
             name,
             step_time: StepTime::Roofline(roofline),
+            adapter_load: Duration::ZERO,
             front_end: FrontEnd {
                 base_ms: 1.0,
                 per_request_ms: 0.0,

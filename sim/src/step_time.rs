@@ -24,6 +24,28 @@ impl StepTime {
     }
 }
 
+impl StepTime {
+    /// Steps that take `factor` times as long.
+    #[must_use]
+    pub fn slowed(self, factor: f64) -> Self {
+        match self {
+            Self::Fitted(fitted) => Self::Fitted(Fitted {
+                base: fitted.base * factor,
+                sequence: fitted.sequence * factor,
+                prefill_token: fitted.prefill_token * factor,
+                context_factor: fitted.context_factor,
+                block: fitted.block * factor,
+            }),
+            Self::Roofline(roofline) => Self::Roofline(Roofline {
+                base: roofline.base * factor,
+                bandwidth: roofline.bandwidth / factor,
+                flops: roofline.flops / factor,
+                ..roofline
+            }),
+        }
+    }
+}
+
 /// A linear model whose coefficients come from measured runs; all in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fitted {

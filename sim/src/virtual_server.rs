@@ -16,6 +16,7 @@ use crate::step_time::StepTime;
 pub struct VirtualServer {
     engine: Engine,
     step_time: StepTime,
+    adapter_load: Duration,
     front_end: FrontEnd,
     /// Requests in the front end, by the time they reach the engine, then by arrival.
     arriving: BTreeMap<(Duration, u64), Request>,
@@ -86,6 +87,7 @@ impl VirtualServer {
         Self {
             engine: Engine::new(profile.engine.clone()),
             step_time: profile.step_time,
+            adapter_load: profile.adapter_load,
             front_end: profile.front_end,
             arriving: BTreeMap::new(),
             arrivals: 0,
@@ -102,6 +104,11 @@ impl VirtualServer {
     /// `None` when it is longer than anything the server can ever hold. The caller advances the
     /// server to `at` first.
     pub fn push(&mut self, at: Duration, request: Request) -> Option<u64> {
+        self.push_scaled(at, request, 1.0)
+    }
+
+    /// Does the same for a request whose time in the front end is `scale` times the usual one.
+    pub fn push_scaled(&mut self, at: Duration, request: Request, scale: f64) -> Option<u64> {
         if request.prompt.len() + request.output.len().max(1) > self.engine.tokens_max() {
             return None;
         }
@@ -110,6 +117,7 @@ impl VirtualServer {
         let delay = self
             .front_end
             .delay(self.engine.running() + self.engine.waiting());
+        let delay = delay.mul_f64(scale);
         self.arriving.insert((at + delay, ticket), request);
         Some(ticket)
     }
@@ -137,6 +145,16 @@ impl VirtualServer {
     /// What the metrics page shows now.
     pub fn gauges(&self) -> Gauges {
         self.gauges
+    }
+
+    /// How many leading tokens of a prompt the cache holds now, those of the running step included.
+    pub fn cached_tokens(&self, prompt: &[u32], root: u64) -> usize {
+        self.engine.cached_tokens(prompt, root)
+    }
+
+    /// The LoRA adapters of the requests that run.
+    pub fn adapters(&self) -> Vec<u32> {
+        self.engine.adapters_running()
     }
 
     /// The counters of the metrics page.
@@ -170,7 +188,8 @@ impl VirtualServer {
                 request.cached_tokens.get_or_insert(admission.cached_tokens);
             }
         }
-        let at = now + self.step_time.duration(&step.work);
+        let loading = self.adapter_load * step.work.adapters_loaded as u32;
+        let at = now + self.step_time.duration(&step.work) + loading;
         for sample in &step.sampled {
             let Some(request) = self.in_engine.get_mut(&sample.id) else {
                 continue;

@@ -194,6 +194,7 @@ fn config(recorded: &Value) -> Config {
         long_prefill_token_threshold: count("long_prefill_token_threshold"),
         prefix_caching: recorded["enable_prefix_caching"].as_bool().unwrap(),
         record_events: true,
+        ..Config::default()
     }
 }
 
@@ -216,6 +217,7 @@ fn request(recorded: &Value) -> Request {
             .fold(0, |root, byte| root * 257 + u64::from(byte) + 1),
         priority: recorded["priority"].as_i64().unwrap_or_default(),
         arrival: recorded["at_step"].as_u64().unwrap(),
+        ..Request::default()
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Config {
     pub long_prefill_token_threshold: usize,
     /// Whether blocks are kept by their content and found again.
     pub prefix_caching: bool,
+    /// LoRA adapters whose requests run at once, and that stay in memory; 0 for any number.
+    pub max_adapters: usize,
     /// Whether a step tells which hashes it stored and removed.
     pub record_events: bool,
 }
@@ -49,6 +51,7 @@ impl Default for Config {
             watermark: 0.0,
             long_prefill_token_threshold: 0,
             prefix_caching: true,
+            max_adapters: 0,
             record_events: false,
         }
     }

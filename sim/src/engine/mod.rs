@@ -5,6 +5,7 @@
 //! first that does not fit stops all behind it. Blocks get their hash when they are scheduled, so
 //! a request can hit blocks that another one got in the same step.
 
+mod adapters;
 mod allocate;
 mod config;
 mod pool;
@@ -16,6 +17,7 @@ pub use config::{Config, Policy};
 pub use request::Request;
 pub use step::{Admission, Event, Sample, Step, Work};
 
+use adapters::Adapters;
 use pool::BlockPool;
 use request::{Entry, Status};
 use waiting::{Slot, Waiting};
@@ -27,6 +29,7 @@ pub struct Engine {
     entries: Vec<Option<Entry>>,
     vacant: Vec<Slot>,
     waiting: Waiting,
+    adapters: Adapters,
     /// In the order of admission.
     running: Vec<Slot>,
     /// What this step computes, before it is told in the step's own terms.
@@ -57,6 +60,7 @@ impl Engine {
         Self {
             pool: BlockPool::new(config.num_blocks),
             waiting: Waiting::new(config.policy),
+            adapters: Adapters::default(),
             config: Config {
                 block_size: config.block_size.max(1),
                 ..config
@@ -145,6 +149,18 @@ impl Engine {
         self.waiting.len()
     }
 
+    /// The adapters of the requests that run, in order, each once.
+    pub fn adapters_running(&self) -> Vec<u32> {
+        let entries = self
+            .running
+            .iter()
+            .map(|&slot| &self.entries[slot as usize]);
+        let mut adapters: Vec<u32> = entries.flatten().filter_map(|it| it.adapter).collect();
+        adapters.sort_unstable();
+        adapters.dedup();
+        adapters
+    }
+
     /// How many blocks can be taken, cached ones included.
     pub fn free_blocks(&self) -> usize {
         self.pool.free()
@@ -160,6 +176,19 @@ impl Engine {
         self.config
             .max_model_len
             .min(self.pool.usable() * self.config.block_size)
+    }
+
+    /// How many leading tokens of a prompt would be found in the cache if it were admitted now.
+    pub fn cached_tokens(&self, prompt: &[u32], root: u64) -> usize {
+        let block_size = self.config.block_size;
+        let blocks_max = prompt.len().saturating_sub(1) / block_size;
+        let mut last = root;
+        let held = prompt.chunks_exact(block_size).take(blocks_max);
+        let held = held.take_while(|block| {
+            last = request::block_hash(last, block);
+            self.pool.oldest(last).is_some()
+        });
+        held.count() * block_size
     }
 
     /// Totals since the start.
@@ -212,7 +241,7 @@ impl Engine {
     /// Admits waiting requests until one does not fit.
     fn schedule_waiting(&mut self, mut budget: usize) {
         while budget > 0 && self.running.len() < self.config.max_num_seqs {
-            let Some(slot) = self.waiting.peek() else {
+            let Some(slot) = self.next_waiting() else {
                 break;
             };
             let hit = self.lookup(slot);
@@ -224,11 +253,15 @@ impl Engine {
             if !self.admit(slot, tokens, &hit) {
                 break;
             }
-            self.waiting.pop();
-            self.running.push(slot);
             let Some(entry) = &mut self.entries[slot as usize] else {
                 break;
             };
+            self.waiting.remove(slot, entry);
+            self.running.push(slot);
+            if let (Some(adapter), 1..) = (entry.adapter, self.config.max_adapters) {
+                let loaded = self.adapters.load(adapter, self.config.max_adapters);
+                self.step.work.adapters_loaded += usize::from(loaded);
+            }
             entry.status = Status::Running;
             entry.computed = cached_tokens;
             let resumed = entry.preemptions > 0;
@@ -244,6 +277,23 @@ impl Engine {
             self.scheduled.push((slot, tokens));
             budget -= tokens;
         }
+    }
+
+    /// The waiting request that may be admitted next.
+    ///
+    /// One whose adapter has no place beside those that run lets the others pass.
+    fn next_waiting(&self) -> Option<Slot> {
+        if self.config.max_adapters == 0 {
+            return self.waiting.peek();
+        }
+        let running = self.adapters_running();
+        let has_place = running.len() < self.config.max_adapters;
+        let fits = |slot: &Slot| {
+            let entry = self.entries[*slot as usize].as_ref();
+            let adapter = entry.and_then(|entry| entry.adapter);
+            adapter.is_none_or(|adapter| has_place || running.contains(&adapter))
+        };
+        self.waiting.iter().find(fits)
     }
 
     /// Counts the tokens as computed, samples, and lets finished requests go.

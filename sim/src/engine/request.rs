@@ -15,6 +15,8 @@ pub struct Request {
     pub output: Vec<u32>,
     /// Starts the chain of block hashes: requests with different roots share no block.
     pub root: u64,
+    /// The LoRA adapter, for the places that adapters have; the cache goes by `root`.
+    pub adapter: Option<u32>,
     /// A lower number is served first, under [`Policy::Priority`](super::Policy::Priority).
     pub priority: i64,
     /// When it arrived, in any unit that grows; orders requests of one priority.
@@ -24,6 +26,7 @@ pub struct Request {
 /// A request that waits or runs.
 pub(super) struct Entry {
     pub(super) id: RequestId,
+    pub(super) adapter: Option<u32>,
     pub(super) priority: i64,
     pub(super) arrival: u64,
     /// Prompt, then output; only the first `known` exist yet.
@@ -55,6 +58,7 @@ impl Entry {
             prompt,
             output,
             root,
+            adapter,
             priority,
             arrival,
         } = request;
@@ -63,6 +67,7 @@ impl Entry {
         tokens.extend(output);
         Self {
             id,
+            adapter,
             priority,
             arrival,
             tokens,
@@ -105,7 +110,7 @@ impl Entry {
 }
 
 /// The hash of a block: its tokens, chained on the hash of the block before it.
-fn block_hash(parent: u64, block: &[u32]) -> u64 {
+pub(super) fn block_hash(parent: u64, block: &[u32]) -> u64 {
     let mut bytes = [0; BLOCK_BYTES_INLINE];
     let Some(inline) = bytes.get_mut(..block.len() * 4) else {
         let bytes: Vec<u8> = block.iter().flat_map(|token| token.to_le_bytes()).collect();

@@ -76,6 +76,8 @@ pub struct Work {
     pub prefill_pairs: f64,
     /// Tokens that the decoding requests look back on, added up.
     pub decode_context: usize,
+    /// LoRA adapters that were not in memory.
+    pub adapters_loaded: usize,
     /// Blocks in use, each counted once however many requests share it.
     pub blocks: usize,
 }

@@ -44,16 +44,14 @@ impl Waiting {
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<Slot> {
-        match self {
-            Self::Fcfs(queue) => queue.pop_front(),
-            Self::Priority(queue) => queue.pop_first().map(|it| it.3),
-        }
-    }
-
     pub(super) fn remove(&mut self, slot: Slot, entry: &Entry) {
         match self {
-            Self::Fcfs(queue) => queue.retain(|&other| other != slot),
+            // Nearly always the front one.
+            Self::Fcfs(queue) => {
+                if let Some(place) = queue.iter().position(|&other| other == slot) {
+                    queue.remove(place);
+                }
+            }
             Self::Priority(queue) => {
                 queue.remove(&key(slot, entry));
             }
@@ -64,6 +62,14 @@ impl Waiting {
         match self {
             Self::Fcfs(queue) => queue.front().copied(),
             Self::Priority(queue) => queue.first().map(|it| it.3),
+        }
+    }
+
+    /// All of them, next one first.
+    pub(super) fn iter(&self) -> Box<dyn Iterator<Item = Slot> + '_> {
+        match self {
+            Self::Fcfs(queue) => Box::new(queue.iter().copied()),
+            Self::Priority(queue) => Box::new(queue.iter().map(|it| it.3)),
         }
     }
 

@@ -94,7 +94,7 @@ fn requests(body: &Body, model: &Model) -> Vec<engine::Request> {
         output: answer(prompt, root ^ copy as u64, body.output_len),
         root,
         priority: body.priority,
-        arrival: 0,
+        ..engine::Request::default()
     };
     prompts.map(request).collect()
 }

@@ -1,0 +1,175 @@
+//! `cargo xtask bench routing`: routers compared on the same requests.
+
+use std::fs;
+use std::io::{IsTerminal, stderr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use sim::routing::case::{Case, Row, Source};
+use sim::routing::policies::PolicyKind;
+use sim::routing::report;
+use sim::routing::scenario::Scenario;
+use sim::routing::trace::Trace;
+
+/// The arguments of `cargo xtask bench routing`.
+#[derive(Clone, Debug, Args)]
+pub struct RoutingArguments {
+    /// The situation; several are separated by commas, and `all` stands for all
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "headline", value_parser = scenarios)]
+    scenario: Vec<Scenarios>,
+    /// The router; several are separated by commas. Without any, all
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    policy: Vec<PolicyKind>,
+    /// How many seeds to average over
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    seeds: u64,
+    /// The first seed; the others follow it
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    first_seed: u64,
+    /// Workers of each Envoy, for our own picker
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
+    workers: Vec<usize>,
+    /// Clients or users at the same time, instead of the scenario's own number
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "trace"
+    )]
+    concurrency: Vec<usize>,
+    /// Recorded requests instead of a scenario: Mooncake's JSON lines
+    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
+    trace: Option<PathBuf>,
+    /// How many times faster than recorded a trace is sent
+    #[arg(long, value_name = "X", default_value_t = 2.0, requires = "trace")]
+    speed: f64,
+    /// How many lines of a trace are sent
+    #[arg(long, value_name = "N", default_value_t = 5000, requires = "trace")]
+    requests: usize,
+    /// Pods that serve a trace
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "trace")]
+    pods: usize,
+    /// Write every run to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// One scenario or all.
+#[derive(Clone, Debug)]
+struct Scenarios(Vec<Scenario>);
+
+/// Runs what was asked for, prints the table and writes the files.
+pub fn routing(arguments: &RoutingArguments) -> Result<()> {
+    let cases = cases(arguments)?;
+    let rows = run_all(&cases);
+    print!("{}", report::table(&rows));
+    if let Some(file) = &arguments.json {
+        let mut text = serde_json::to_string_pretty(&report::json(&rows))?;
+        text.push('\n');
+        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+fn cases(arguments: &RoutingArguments) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    let policies = match arguments.policy.as_slice() {
+        [] => PolicyKind::ALL.as_slice(),
+        policies => policies,
+    };
+    let concurrencies: Vec<Option<usize>> = match arguments.concurrency.as_slice() {
+        [] => vec![None],
+        clients => clients.iter().copied().map(Some).collect(),
+    };
+    for source in sources(arguments)? {
+        for &concurrency in &concurrencies {
+            for &policy in policies {
+                // Any other router is one process, whatever the workers of an Envoy.
+                let workers = if policy.is_ours() {
+                    arguments.workers.as_slice()
+                } else {
+                    &[1]
+                };
+                for &workers in workers {
+                    let seeds = arguments.first_seed..arguments.first_seed + arguments.seeds;
+                    cases.extend(seeds.map(|seed| Case {
+                        source: source.clone(),
+                        policy,
+                        workers,
+                        concurrency,
+                        seed,
+                    }));
+                }
+            }
+        }
+    }
+    Ok(cases)
+}
+
+fn sources(arguments: &RoutingArguments) -> Result<Vec<Source>> {
+    let Some(file) = &arguments.trace else {
+        let scenarios = arguments.scenario.iter().flat_map(|it| it.0.clone());
+        return Ok(scenarios.map(Source::Scenario).collect());
+    };
+    let text =
+        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let trace = Trace::parse(&text, arguments.requests, arguments.speed, arguments.pods)
+        .with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(vec![Source::Trace(Arc::new(trace))])
+}
+
+/// Makes all runs on as many threads as the machine has; the rows are in the order of the cases.
+fn run_all(cases: &[Case]) -> Vec<Row> {
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(Vec::new());
+    let begun = Instant::now();
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads.min(cases.len()) {
+            scope.spawn(|| {
+                while let Some((number, case)) = take(&next, cases) {
+                    let row = case.clone().run();
+                    let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+                    rows.push((number, row));
+                    show_progress(rows.len(), cases.len(), begun);
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    rows.sort_by_key(|row| row.0);
+    rows.into_iter().map(|row| row.1).collect()
+}
+
+fn take<'a>(next: &AtomicUsize, cases: &'a [Case]) -> Option<(usize, &'a Case)> {
+    let number = next.fetch_add(1, Ordering::Relaxed);
+    Some((number, cases.get(number)?))
+}
+
+fn show_progress(done: usize, all: usize, begun: Instant) {
+    let seconds = begun.elapsed().as_secs_f64();
+    let ends = done == all;
+    if stderr().is_terminal() {
+        eprint!(
+            "\r{done} of {all} runs, {seconds:.0} s{}",
+            if ends { "\n" } else { "" }
+        );
+    } else if ends || done.is_multiple_of(PROGRESS_RUNS) {
+        eprintln!("{done} of {all} runs, {seconds:.0} s");
+    }
+}
+
+fn scenarios(name: &str) -> Result<Scenarios, String> {
+    match name {
+        "all" => Ok(Scenarios(Scenario::ALL.to_vec())),
+        name => Ok(Scenarios(vec![name.parse()?])),
+    }
+}
+
+/// A line of progress after so many runs, where standard error is no terminal.
+const PROGRESS_RUNS: usize = 50;
