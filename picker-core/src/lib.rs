@@ -20,6 +20,7 @@ mod endpoint;
 mod engine;
 mod exposition;
 mod head;
+mod json;
 mod lease;
 mod ledger;
 mod metrics;

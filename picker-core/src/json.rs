@@ -1,0 +1,7 @@
+//! JSON in pieces, for bodies that arrive in chunks cut anywhere.
+
+pub(crate) mod lexer;
+mod number;
+mod search;
+pub(crate) mod short;
+mod text;
