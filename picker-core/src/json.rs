@@ -4,4 +4,5 @@ pub(crate) mod lexer;
 mod number;
 mod search;
 pub(crate) mod short;
+mod skip;
 mod text;

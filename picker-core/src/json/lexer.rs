@@ -7,12 +7,13 @@
 
 use super::number::{Number, Read};
 use super::search::{next_integer, without_blanks};
+use super::skip::Skip;
 use super::text::Text;
 
 /// A step through a JSON document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Token {
-    /// A list begins. May be followed by [`Lexer::rest`].
+    /// A list begins. May be followed by [`Lexer::rest`] or [`Lexer::skip`].
     Array,
     /// A list or an object ends.
     End,
@@ -24,7 +25,7 @@ pub(crate) enum Token {
     Null,
     /// A number; with its value when it is a non-negative integer below 2^64.
     Number(Option<u64>),
-    /// An object begins. May be followed by [`Lexer::rest`].
+    /// An object begins. May be followed by [`Lexer::rest`] or [`Lexer::skip`].
     Object,
     /// A string begins. Has to be followed by [`Lexer::text`].
     String,
@@ -57,6 +58,7 @@ pub(crate) struct Lexer {
     /// What the word means.
     word_token: Option<Token>,
     text: Text,
+    skip: Skip,
     fault: Option<LexerFault>,
     byte_order_mark: bool,
 }
@@ -142,6 +144,18 @@ impl Lexer {
                 return has_ended;
             }
         }
+    }
+
+    /// Steps over the rest of the list or object that has begun, however deep, and does not check
+    /// what is in it.
+    ///
+    /// `true` once it has ended; until then call again with the next chunk.
+    pub(crate) fn skip(&mut self, input: &mut &[u8]) -> bool {
+        let has_ended = self.skip.read(input);
+        if has_ended {
+            self.close();
+        }
+        has_ended
     }
 
     /// Hands `out` the integers that follow in a list, after one was read, while all is plain: a
