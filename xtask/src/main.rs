@@ -20,7 +20,7 @@ enum Command {
     /// Measure, in a release build
     #[command(subcommand)]
     Bench(BenchArguments),
-    /// Show a metrics page or a request body as the picker reads it
+    /// Show a metrics page, a request or a response as the picker reads it
     #[command(subcommand)]
     Read(ReadArguments),
     /// Run Envoy with the picker in front of model servers, or of three simulated ones

@@ -5,11 +5,12 @@ use alloc::vec::Vec;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::fields::{Field, Mark, OutputCap, Place};
-use super::lexer::Token;
-use super::names::{CACHE_SALT_BYTES_MAX, Key, MODEL_BYTES_MAX, Name, NameFault};
+use super::fields::{Field, KEY_BYTES_MAX, Mark, OutputCap, Place};
+use super::names::{CACHE_SALT_BYTES_MAX, MODEL_BYTES_MAX, Name, NameFault};
 use super::prompts::{Item, PromptList, Section, Sections};
 use crate::block::HashSeed;
+use crate::json::lexer::Token;
+use crate::json::short::Short;
 use crate::request::{MEDIA_MAX, Media, MediaKind, Request, RequestFault};
 use crate::shape::Shape;
 
@@ -18,7 +19,7 @@ pub(super) struct Reader {
     shape: Shape,
     /// The lists and objects entered, the innermost last.
     places: Vec<Place>,
-    key: Key,
+    key: Short<KEY_BYTES_MAX>,
     field: Field,
     model: Name,
     cache_salt: Name,
@@ -64,7 +65,7 @@ impl Reader {
         Self {
             shape,
             places: Vec::new(),
-            key: Key::default(),
+            key: Short::default(),
             field: Field::Ignored,
             model: Name::default(),
             cache_salt: Name::default(),
