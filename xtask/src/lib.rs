@@ -2,6 +2,7 @@
 //!
 //! One file per task; `main.rs` only reads the command line.
 
+pub mod bench;
 pub mod bootstrap;
 pub mod check;
 pub mod compose;

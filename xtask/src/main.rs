@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use xtask::bench::{self, BenchArguments};
 use xtask::read::{self, ReadArguments};
 use xtask::run::{self, RunArguments};
 use xtask::test::{self, TestArguments};
@@ -16,6 +17,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure what the picker costs
+    #[command(subcommand)]
+    Bench(BenchArguments),
     /// Show a metrics page or a request body as the picker reads it
     #[command(subcommand)]
     Read(ReadArguments),
@@ -27,6 +31,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Bench(arguments) => bench::bench(&arguments),
         Command::Read(arguments) => read::read(&arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Test(arguments) => test::test(arguments),
