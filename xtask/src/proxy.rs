@@ -78,6 +78,11 @@ impl Proxy {
         Ok(())
     }
 
+    /// The number of the process; `None` once it has ended.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Where the admin interface listens.
     pub fn admin(&self) -> SocketAddr {
         self.admin
