@@ -19,6 +19,7 @@ pub(crate) struct HostError(pub(crate) u32);
 #[repr(u32)]
 pub(crate) enum Headers {
     Request = 0,
+    Response = 2,
     CallResponse = 6,
 }
 

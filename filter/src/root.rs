@@ -55,7 +55,12 @@ impl RootContext for Root {
         self.serves = match role {
             Role::Service => Serves::Nothing,
             Role::Page => Serves::Pages,
-            Role::Filter(config) => Serves::Requests(Rc::new(RefCell::new(Worker::new(*config)))),
+            Role::Filter(config) => {
+                for warning in &config.warnings {
+                    log::warn!("picker: {warning}");
+                }
+                Serves::Requests(Rc::new(RefCell::new(Worker::new(*config))))
+            }
         };
         self.collecting = ticks.then(Collecting::new);
         if ticks && host::set_tick_period(PERIOD_MAX).is_err() {

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use picker_core::{
-    Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request, RequestScanner,
-    Stat, Ticket,
+    Answered, Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request,
+    RequestScanner, Stat, Ticket, Verdict,
 };
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
-use crate::host::{self, Buffer, Host};
+use crate::host::{self, Buffer, Headers, Host};
 use crate::worker::Worker;
 
 /// One request and its response.
@@ -110,18 +110,18 @@ impl HttpContext for Stream {
         let Phase::Sent { pool, ticket, .. } = &mut self.phase else {
             return Action::Continue;
         };
-        let served = host::text_property(&["upstream", "address"]);
-        let Some(address) = served.and_then(|address| address.parse().ok()) else {
-            return Action::Continue;
-        };
         let worker = &mut *self.worker.borrow_mut();
         let Some(pool) = worker.pools.get_mut(*pool) else {
             return Action::Continue;
         };
-        let chosen = ticket.endpoint;
-        let listed = pool.pool.on_served_by(&Host, ticket, address, host::now());
-        if !listed || ticket.endpoint != chosen {
-            pool.stats.add(Stat::OverrideMissed, 1);
+        let now = host::now();
+        let served = host::text_property(&["upstream", "address"]);
+        if let Some(address) = served.and_then(|address| address.parse().ok()) {
+            let chosen = pool.pool.on_served_by(&Host, ticket, address, now);
+            pool.stats.add(Stat::OverrideMissed, u64::from(!chosen));
+        }
+        if let Some(verdict) = verdict() {
+            pool.pool.on_verdict(&Host, ticket, verdict, now);
         }
         Action::Continue
     }
@@ -213,7 +213,9 @@ impl Stream {
         };
         if let Err(error) = set {
             log::error!("picker: the host refused the destination: {error:?}");
-            pool.pool.on_done(&Host, &pick.ticket, host::now());
+            let mut ticket = pick.ticket;
+            pool.pool
+                .on_done(&Host, &mut ticket, Answered::default(), host::now());
             pool.stats.add(Stat::FailedOpen, 1);
             return Action::Continue;
         }
@@ -260,11 +262,14 @@ impl Stream {
     /// Gives back what the stream holds, once.
     fn end(&mut self) {
         let phase = std::mem::replace(&mut self.phase, Phase::Passing);
-        if let Phase::Sent { pool, ticket, .. } = phase
+        if let Phase::Sent {
+            pool, mut ticket, ..
+        } = phase
             && let Ok(mut worker) = self.worker.try_borrow_mut()
             && let Some(pool) = worker.pools.get_mut(pool)
         {
-            pool.pool.on_done(&Host, &ticket, host::now());
+            pool.pool
+                .on_done(&Host, &mut ticket, Answered::default(), host::now());
         }
     }
 }
@@ -272,9 +277,29 @@ impl Stream {
 /// A header is removed only where it is there: every write makes Envoy match the route again.
 fn remove_owned_headers() {
     for name in OWNED_HEADERS {
-        if host::header(host::Headers::Request, name).is_some() {
+        if host::header(Headers::Request, name).is_some() {
             let _ = host::remove_request_header(name);
         }
+    }
+}
+
+/// What the response says about the endpoint, whoever wrote it.
+fn verdict() -> Option<Verdict> {
+    let status = host::header(Headers::Response, ":status")?;
+    let verdict = Verdict::of_status(std::str::from_utf8(&status).ok()?.parse().ok()?)?;
+    if verdict == Verdict::Served {
+        return Some(verdict);
+    }
+    let details = host::text_property(&["response", "code_details"]).unwrap_or_default();
+    if details == "via_upstream" {
+        Some(verdict)
+    } else if details.contains("connection_failure") || details.contains("connection_timeout") {
+        Some(Verdict::Unreachable)
+    } else if details.starts_with("upstream") || details.starts_with("response_timeout") {
+        Some(Verdict::Failed)
+    } else {
+        // Envoy or another filter answered for a reason of its own.
+        None
     }
 }
 

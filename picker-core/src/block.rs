@@ -110,31 +110,38 @@ impl BlockHasher {
     }
 
     #[inline]
-    fn hash(&mut self, mut bytes: &[u8]) {
-        if self.filled > 0 {
-            bytes = self.fill(bytes);
+    fn hash(&mut self, bytes: &[u8]) {
+        // Text with many escapes comes in pieces of a few bytes.
+        if self.filled + bytes.len() < BLOCK_BYTES {
+            self.keep(bytes);
+        } else {
+            self.hash_blocks(bytes);
+        }
+    }
+
+    fn hash_blocks(&mut self, mut bytes: &[u8]) {
+        if 0 < self.filled {
+            let (head, rest) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.filled));
+            self.keep(head);
+            self.filled = 0;
+            self.close(xxh3_64(&self.partial));
+            bytes = rest;
         }
         let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
         for block in blocks {
             self.close(xxh3_64(block));
         }
-        self.fill(rest);
+        self.keep(rest);
     }
 
-    /// Moves as much of `bytes` as fits into the partial block and returns the rest.
+    /// Appends to the partial block what fits into it.
     #[inline]
-    fn fill<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let room = self.partial.get_mut(self.filled..).unwrap_or_default();
-        let (now, later) = bytes.split_at(bytes.len().min(room.len()));
-        for (to, from) in room.iter_mut().zip(now) {
-            *to = *from;
+    fn keep(&mut self, bytes: &[u8]) {
+        let end = self.filled + bytes.len();
+        if let Some(room) = self.partial.get_mut(self.filled..end) {
+            copy(room, bytes);
+            self.filled = end;
         }
-        self.filled += now.len();
-        if self.filled == BLOCK_BYTES {
-            self.filled = 0;
-            self.close(xxh3_64(&self.partial));
-        }
-        later
     }
 
     fn close(&mut self, content: u64) {
@@ -181,6 +188,36 @@ impl Chain {
             self.last = link(self.last, content);
             self.blocks.push(BlockHash(self.last));
         }
+    }
+}
+
+/// Copies `from` to `to`, which is as long.
+///
+/// Most pieces are short, and calling the general copy costs more than a few overlapping words.
+#[inline]
+pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        0..2 => {
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = *from;
+            }
+        }
+        2..=4 => copy_ends::<2>(to, from),
+        5..=8 => copy_ends::<4>(to, from),
+        9..=16 => copy_ends::<8>(to, from),
+        17..=32 => copy_ends::<16>(to, from),
+        33..=64 => copy_ends::<32>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+#[inline]
+fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk()) {
+        *to = *from;
+    }
+    if let (Some(to), Some(from)) = (to.last_chunk_mut::<N>(), from.last_chunk()) {
+        *to = *from;
     }
 }
 

@@ -1,26 +1,42 @@
 //! All that a scorer may read.
 
+use crate::BlockHash;
+use crate::adapter::AdapterFit;
 use crate::ledger::Load;
+use crate::pool::BLOCK_TOKENS;
 use crate::snapshot::EndpointState;
+use crate::twin::Held;
 
 /// An eligible endpoint, during one decision.
 pub struct Candidate<'a> {
     /// The endpoint as the snapshot shows it.
     pub endpoint: &'a EndpointState,
-    /// Whether its metrics are young enough to be believed. When not, only `load` says anything about it.
+    /// Whether its metrics are young enough to be believed. When not, only the rest says anything about it.
     pub fresh: bool,
     /// What all workers of this Envoy have in flight there.
     pub load: Load,
-    /// How many leading blocks of the prompts it holds.
-    pub matched: usize,
+    /// What it holds of the request's prompts.
+    pub held: Held,
+    /// Different blocks used by all prompts in flight there.
+    pub pinned: usize,
+    /// Tokens that its KV cache has room for, when that is known.
+    pub capacity_tokens: Option<u64>,
+    /// How it stands to the adapter that the request needs; `None` when it needs none.
+    pub adapter: Option<AdapterFit>,
 }
 
-/// One decision's candidates and the size of what is to be placed.
+/// One decision's candidates, and what is to be placed.
 pub struct Context<'a> {
     /// The candidates, in the order of their numbers.
     pub candidates: &'a [Candidate<'a>],
     /// Blocks in all prompts of the request.
     pub blocks: usize,
+    /// Tokens in all prompts of the request.
+    pub prompt_tokens: u64,
+    /// Tokens that the answer is expected to have.
+    pub output_tokens: f64,
+    /// What requests that belong together have in common, when that is known.
+    pub group: Option<BlockHash>,
 }
 
 impl Candidate<'_> {
@@ -31,4 +47,50 @@ impl Candidate<'_> {
         let since = self.load.sent.wrapping_sub(self.endpoint.sent_at_scrape);
         if since > u32::MAX / 2 { 0 } else { since }
     }
+
+    /// The share of the endpoint's work that this Envoy sends; 1 until it is known to be less.
+    pub fn share(&self) -> f64 {
+        self.endpoint.share.unwrap_or(1.0)
+    }
+
+    /// Requests at the endpoint, others' included.
+    ///
+    /// Our own count is exact and never late, so it is enough where nobody else sends.
+    pub fn requests(&self) -> f64 {
+        let own = f64::from(self.load.requests);
+        let metrics = &self.endpoint.metrics;
+        match (metrics.running, metrics.waiting) {
+            (Some(running), Some(waiting)) if self.fresh && self.share() < SHARE_ALONE => {
+                let unseen = f64::from(self.sent_since_scrape()) / self.share().max(SHARE_LEAST);
+                own.max(running + waiting + unseen)
+            }
+            _ => own,
+        }
+    }
 }
+
+impl Context<'_> {
+    /// Prompt tokens that `candidate` would have to compute.
+    ///
+    /// An engine computes at least the last token, and matches whole blocks of its own only.
+    pub fn missing_tokens(&self, candidate: &Candidate<'_>) -> u64 {
+        let block = u64::from(
+            candidate
+                .endpoint
+                .metrics
+                .block_size
+                .unwrap_or(ENGINE_BLOCK_TOKENS),
+        );
+        let most = self.prompt_tokens.saturating_sub(1) / block.max(1) * block;
+        self.prompt_tokens - most.min(candidate.held.matched as u64 * BLOCK_TOKENS)
+    }
+}
+
+/// The share above which an endpoint is taken to be ours alone: tokens are estimates.
+pub(crate) const SHARE_ALONE: f64 = 0.9;
+
+/// The least share that unseen requests are scaled by: a share of nothing would make every request weigh endlessly.
+const SHARE_LEAST: f64 = 0.1;
+
+/// Tokens in an engine's block, unless it tells otherwise: vLLM's default on GPUs.
+const ENGINE_BLOCK_TOKENS: u32 = 16;

@@ -1,222 +1,363 @@
-//! Configuration.
+//! The plugin configuration: bytes in, a whole [`Config`] or all its mistakes out.
+//!
+//! The bytes are a JSON object, or a serialized `google.protobuf.Struct`, which is what an Envoy
+//! file with a `Struct` becomes in wasm; both give the same tree and the same answers. Every key
+//! has a default or is said to be missing, every other key is refused, and nothing below this
+//! module sees the text again.
+
+mod error;
+mod nearest;
+mod node;
+mod picker;
+mod pool;
+mod protobuf;
+mod show;
+mod units;
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
+use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
 
+use serde_json::Value;
+
+use crate::endpoint::Address;
 use crate::engine::EngineKind;
 use crate::profile::Profile;
-use crate::{Address, Span};
+use crate::time::Span;
 
-/// What this instance of the module is for.
+pub use error::{AddressFault, Cause, ConfigError, ConfigWarning, Wanted};
+use node::{Node, Object, Report};
+
+/// What one instance of the plugin is for.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Role {
-    /// Service.
+    /// The wasm service that collects metrics: its configuration is empty, it learns the pools from
+    /// shared state.
     Service,
-    /// Page.
+    /// The filter instance that serves the picker's own pages (`serve: page`).
     Page,
-    /// Filter.
+    /// The filter that picks endpoints.
     Filter(Box<Config>),
 }
 
-/// Config.
+/// The configuration of the filter.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// Pools.
+    /// At least one; a request belongs to the first that matches.
     pub pools: Vec<PoolConfig>,
-    /// Destination.
+    /// How Envoy is told the pick.
     pub destination: Destination,
-    /// Paths.
+    /// Where the APIs are mounted.
     pub paths: Paths,
+    /// What was read differently from what is written.
+    pub warnings: Vec<ConfigWarning>,
 }
 
-/// Pool.
+/// One pool.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PoolConfig {
-    /// Name.
+    /// Unique; also the key of the pool's shared state.
     pub name: String,
-    /// Match.
+    /// Which requests are the pool's.
     pub matches: Match,
-    /// Engine.
+    /// The engine of endpoints whose labels name none.
     pub engine: EngineKind,
-    /// Endpoints.
+    /// At least one, no address twice.
     pub endpoints: Vec<EndpointConfig>,
-    /// Scrape.
+    /// How metrics are collected.
     pub scrape: ScrapeConfig,
-    /// Cache.
+    /// What is assumed about the endpoints' prefix caches.
     pub cache: CacheConfig,
-    /// Profile.
+    /// How endpoints are ranked.
     pub profile: Profile,
-    /// Failure.
+    /// What happens to a request when no endpoint is eligible.
     pub failure_mode: FailureMode,
-    /// Limits.
+    /// The pool's limits.
     pub limits: Limits,
 }
 
-/// Match.
-#[derive(Clone, PartialEq, Debug, Default)]
+/// Which requests belong to a pool: those that one value of every list that has values fits. No
+/// lists: every request.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Match {
-    /// Clusters.
+    /// Names of Envoy clusters.
     pub clusters: Vec<String>,
-    /// Routes.
+    /// Names of Envoy routes.
     pub routes: Vec<String>,
-    /// Hosts.
+    /// Host names in lower case, without port.
     pub hosts: Vec<String>,
-    /// Prefixes.
+    /// What the path begins with.
     pub path_prefixes: Vec<String>,
 }
 
-/// Endpoint.
-#[derive(Clone, PartialEq, Debug)]
+/// One endpoint of a pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndpointConfig {
-    /// Address.
+    /// Where it listens.
     pub address: Address,
-    /// Engine.
+    /// Its labels, sorted by name.
+    pub labels: Vec<(String, String)>,
+    /// Its engine: the label `llm-d.ai/engine-type`, else the pool's.
     pub engine: EngineKind,
 }
 
-/// Scrape.
-#[derive(Clone, PartialEq, Debug)]
+/// How the metrics of a pool are collected.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScrapeConfig {
-    /// Cluster.
+    /// The Envoy cluster that reaches any endpoint by address.
     pub cluster: String,
-    /// Interval.
+    /// From one scrape of an endpoint to the next; at least [`SCRAPE_INTERVAL_MIN`].
     pub interval: Span,
-    /// Timeout.
+    /// When a scrape is given up.
     pub timeout: Span,
-    /// Path.
+    /// The path of the metrics page, the engine's usual one by default.
     pub path: String,
-    /// Staleness.
+    /// The age at which metrics are stale; longer than the interval.
     pub staleness_threshold: Span,
 }
 
-/// Cache.
-#[derive(Clone, PartialEq, Debug)]
+/// What is assumed about the prefix cache of every endpoint of a pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
-    /// Capacity.
+    /// How much an endpoint holds; `None` is what its metrics page says.
     pub capacity_tokens: Option<u64>,
-    /// Seed.
+    /// What block hashes start from: pools with different seeds share nothing.
     pub hash_seed: String,
 }
 
-/// Failure mode.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What happens to a request when no endpoint is eligible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FailureMode {
-    /// Open.
+    /// `FailOpen`: Envoy balances as it can.
+    #[default]
     Open,
-    /// Closed.
+    /// `FailClose`: the request is refused.
     Closed,
 }
 
-/// Limits.
-#[derive(Clone, PartialEq, Debug)]
+/// The limits of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Body.
+    /// Of a longer body only the headers count.
     pub request_body_bytes: u64,
 }
 
-/// Destination.
+/// How Envoy is told the pick.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Destination {
-    /// Header.
+    /// In this request header, in lower case.
     Header(String),
-    /// Filter state.
+    /// In the filter state that an `ORIGINAL_DST` cluster reads.
     FilterState,
 }
 
-/// Paths.
-#[derive(Clone, PartialEq, Debug, Default)]
+/// Where the APIs are mounted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Paths {
-    /// Prefixes.
+    /// What may stand before an API's path: `/openai` for `/openai/v1/chat/completions`.
     pub prefixes: Vec<String>,
 }
 
-/// Error.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ConfigError(String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Parses.
+/// Reads a plugin configuration: the role, or every mistake there is.
+///
+/// Empty bytes are [`Role::Service`]. After [`CONFIG_ERRORS_MAX`] mistakes the rest is only
+/// counted.
 pub fn parse(bytes: &[u8]) -> Result<Role, Vec<ConfigError>> {
-    if bytes.is_empty() {
+    if bytes.trim_ascii().is_empty() {
         return Ok(Role::Service);
     }
-    let error = |text: &str| alloc::vec![ConfigError(text.to_string())];
-    let value: serde_json::Value = serde_json::from_slice(bytes)
-        .map_err(|error| alloc::vec![ConfigError(error.to_string())])?;
-    if value["serve"] == "page" {
-        return Ok(Role::Page);
+    let tree = tree(bytes).map_err(|cause| {
+        let path = ROOT.to_string();
+        vec![ConfigError { path, cause }]
+    })?;
+    let report = Report::new();
+    let role = Node::root(&tree, &report).object(role);
+    let (errors, warnings) = report.finish();
+    let mut role = role.filter(|_| errors.is_empty()).ok_or(errors)?;
+    if let Role::Filter(config) = &mut role {
+        config.warnings = warnings;
     }
-    let mut pools = Vec::new();
-    for pool in value["pools"].as_array().ok_or_else(|| error("pools"))? {
-        let name = pool["name"].as_str().unwrap_or("llm").to_string();
-        let mut endpoints = Vec::new();
-        for endpoint in pool["endpoints"]
-            .as_array()
-            .ok_or_else(|| error("endpoints"))?
-        {
-            let address = endpoint["address"].as_str().unwrap_or_default().parse();
-            endpoints.push(EndpointConfig {
-                address: address.map_err(|_| error("address"))?,
-                engine: EngineKind::Vllm,
-            });
-        }
-        let limit = pool["limits"]["requestBodyBytes"]
-            .as_u64()
-            .unwrap_or(32 << 20);
-        pools.push(PoolConfig {
-            matches: Match::default(),
-            engine: EngineKind::Vllm,
-            endpoints,
-            scrape: ScrapeConfig {
-                cluster: "picker_endpoints".to_string(),
-                interval: Span::from_millis(100),
-                timeout: Span::from_millis(1000),
-                path: "/metrics".to_string(),
-                staleness_threshold: Span::from_millis(2000),
-            },
-            cache: CacheConfig {
-                capacity_tokens: None,
-                hash_seed: name.clone(),
-            },
-            profile: Profile::default(),
-            failure_mode: FailureMode::Open,
-            limits: Limits {
-                request_body_bytes: limit,
-            },
-            name,
-        });
-    }
-    let destination = if value["destination"]["via"] == "filterState" {
-        Destination::FilterState
-    } else {
-        Destination::Header("x-gateway-destination-endpoint".to_string())
-    };
-    Ok(Role::Filter(Box::new(Config {
-        pools,
-        destination,
-        paths: Paths::default(),
-    })))
+    Ok(role)
 }
 
-impl PoolConfig {
-    /// The pool as a document.
-    pub fn to_document(&self) -> String {
-        let endpoints: Vec<String> = self
-            .endpoints
-            .iter()
-            .map(|endpoint| alloc::format!(r#"{{"address":"{}"}}"#, endpoint.address))
-            .collect();
-        alloc::format!(
-            r#"{{"pools":[{{"name":"{}","endpoints":[{}]}}]}}"#,
-            self.name,
-            endpoints.join(",")
-        )
+impl Match {
+    /// Whether every request matches.
+    pub fn is_every(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether every request that fits `other` fits this one too.
+    fn covers(&self, other: &Self) -> bool {
+        let covers = |ours: &[String], theirs: &[String], fits: fn(&str, &str) -> bool| {
+            let covered = |their: &String| ours.iter().any(|our| fits(our, their));
+            ours.is_empty() || (!theirs.is_empty() && theirs.iter().all(covered))
+        };
+        let equal = |our: &str, their: &str| our == their;
+        covers(&self.clusters, &other.clusters, equal)
+            && covers(&self.routes, &other.routes, equal)
+            && covers(&self.hosts, &other.hosts, equal)
+            && covers(&self.path_prefixes, &other.path_prefixes, |our, their| {
+                their.starts_with(our)
+            })
     }
 }
+
+/// The document as a tree, whichever form it has.
+fn tree(bytes: &[u8]) -> Result<Value, Cause> {
+    if bytes.len() > CONFIG_BYTES_MAX {
+        return Err(Cause::TooMany {
+            what: "bytes",
+            count: bytes.len(),
+            most: CONFIG_BYTES_MAX,
+        });
+    }
+    // A Struct begins with a line feed, which is white space in JSON. But every field of it has a
+    // tag that is a control character, and JSON has no control characters but white space.
+    let is_control = |byte: &u8| *byte < b' ' && !byte.is_ascii_whitespace();
+    if !bytes.starts_with(b"{") && bytes.iter().any(is_control) {
+        return protobuf::decode(bytes).map_err(|at| Cause::NotStruct { at });
+    }
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        return Err(Cause::NotJson);
+    }
+    serde_json::from_slice(bytes).map_err(|error| {
+        let text = error.to_string();
+        // The place is in the text too.
+        let reason = text.split(" at line ").next().unwrap_or_default();
+        Cause::Syntax {
+            line: error.line(),
+            column: error.column(),
+            reason: reason.into(),
+        }
+    })
+}
+
+fn role(root: &mut Object<'_>) -> Role {
+    if let Some(serve) = root.key("serve") {
+        serve.choice("role", &[("page", ())]);
+        for key in ["pools", "destination", "paths"] {
+            if let Some(other) = root.key(key) {
+                other.fail(Cause::BesidePage);
+            }
+        }
+        return Role::Page;
+    }
+    Role::Filter(Box::new(Config {
+        pools: pool::pools(root),
+        destination: root.section("destination", destination),
+        paths: root.section("paths", |paths| Paths {
+            prefixes: paths.texts("prefixes", PATH_PREFIXES_MAX, Wanted::Path, is_path),
+        }),
+        warnings: Vec::new(),
+    }))
+}
+
+fn destination(section: &mut Object<'_>) -> Destination {
+    let by_header = section.key("via").and_then(|via| {
+        via.choice(
+            "way to tell the destination",
+            &[("header", true), ("filterState", false)],
+        )
+    });
+    let header = section.key("header");
+    if by_header == Some(false) {
+        if let Some(header) = header {
+            header.fail(Cause::HeaderUnused);
+        }
+        return Destination::FilterState;
+    }
+    let name = header.and_then(|it| it.text_that(Wanted::HeaderName, is_header_name));
+    Destination::Header(name.unwrap_or(DESTINATION_HEADER).to_ascii_lowercase())
+}
+
+/// Whether `text` is a header name that a filter may set.
+fn is_header_name(text: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    text.len() <= TEXT_BYTES_MAX
+        && !text.is_empty()
+        && text.bytes().all(is_token)
+        && !text.eq_ignore_ascii_case("host")
+}
+
+/// Whether `text` is the path of a request, without query.
+fn is_path(text: &str) -> bool {
+    let is_path_byte = |byte: u8| byte.is_ascii_graphic() && byte != b'?' && byte != b'#';
+    text.len() <= TEXT_BYTES_MAX && text.starts_with('/') && text.bytes().all(is_path_byte)
+}
+
+/// Scraping more often costs more than it tells: engines refresh their gauges once per step, some
+/// 20 ms.
+pub const SCRAPE_INTERVAL_MIN: Span = Span::from_millis(50);
+
+/// Mistakes reported one by one; a log line with more helps nobody.
+pub const CONFIG_ERRORS_MAX: usize = 100;
+
+/// Bytes of a configuration: what fits in one gRPC message of the usual size.
+const CONFIG_BYTES_MAX: usize = 4 << 20;
+
+/// Pools of one filter; each has its own shared state and its own tick.
+const POOLS_MAX: usize = 64;
+
+/// Endpoints of one pool; the snapshot and the ledger are sized for it.
+const ENDPOINTS_MAX: usize = 2048;
+
+/// Labels of one endpoint, as many as a busy Kubernetes pod has, and more.
+const LABELS_MAX: usize = 64;
+
+/// Values of one list in `match`.
+const MATCH_VALUES_MAX: usize = 256;
+
+/// Mount points of the APIs; each is tried for every request.
+const PATH_PREFIXES_MAX: usize = 64;
+
+/// Plugins of one picker and references of one profile.
+const PLUGINS_MAX: usize = 64;
+
+/// Endpoints named in one destination: a header of some 1.5 KB, well below what proxies take.
+const DESTINATIONS_MAX: u64 = 64;
+
+/// Bytes of a text that nothing else limits: clusters, routes, paths, seeds.
+const TEXT_BYTES_MAX: usize = 1024;
+
+/// Bytes of a pool's name, as of a DNS label.
+const POOL_NAME_BYTES_MAX: usize = 63;
+
+/// Tokens a cache is said to hold: a hundred times what the largest servers report.
+const CAPACITY_TOKENS_MAX: u64 = 100_000_000;
+
+/// The least body limit; nothing is too small to try it out with.
+const REQUEST_BODY_BYTES_MIN: u64 = 1;
+
+/// The largest body limit: a quarter of what a wasm module can address.
+const REQUEST_BODY_BYTES_MAX: u64 = 1 << 30;
+
+/// The default body limit: prompts of a million tokens with room for pictures.
+const REQUEST_BODY_BYTES: u64 = 32 << 20;
+
+/// The shortest and the longest time that means anything here.
+const DURATIONS: (Span, Span) = (Span::from_millis(1), Span::from_millis(3_600_000));
+
+/// The default interval: stale by two steps of a busy engine.
+const SCRAPE_INTERVAL: Span = Span::from_millis(100);
+
+/// The default timeout: a server that answers later is in trouble.
+const SCRAPE_TIMEOUT: Span = Span::from_millis(1000);
+
+/// The default age limit, the reference picker's.
+const STALENESS_THRESHOLD: Span = Span::from_millis(2000);
+
+/// The default cluster, which the shipped Envoy files define.
+const SCRAPE_CLUSTER: &str = "picker_endpoints";
+
+/// The header of the endpoint picker protocol.
+const DESTINATION_HEADER: &str = "x-gateway-destination-endpoint";
+
+/// The version of the `picker` document.
+const PICKER_API_VERSION: &str = "llm-d.ai/v1alpha1";
+
+/// How a mistake in the document as a whole is addressed.
+const ROOT: &str = "configuration";
+
+#[cfg(test)]
+mod tests;

@@ -1,18 +1,32 @@
 //! Which endpoints may be chosen.
 //!
-//! One that sleeps or at whose address nothing listens is left out as long as there is another. When all are, all are
-//! tried: the request is better sent to an endpoint that may have come back than refused. Missing or stale metrics do
-//! not exclude anyone.
+//! One that sleeps, at whose address nothing listens or that fails is left out as long as there is another. When all
+//! are, all are tried: the request is better sent to an endpoint that may have come back than refused. Missing or
+//! stale metrics do not exclude anyone.
+
+use alloc::vec::Vec;
 
 use crate::snapshot::EndpointState;
 
 /// The places of the eligible endpoints, in order; empty only when `endpoints` is.
-pub(crate) fn eligible(endpoints: &[EndpointState]) -> impl Iterator<Item = usize> {
-    let any = endpoints.iter().any(is_ready);
-    let places = endpoints.iter().enumerate();
+///
+/// `may_serve` tells for a place whether the endpoint there has not failed lately.
+pub(crate) fn eligible(
+    endpoints: &[EndpointState],
+    may_serve: impl Fn(usize) -> bool,
+) -> Vec<usize> {
+    let all: Vec<usize> = (0..endpoints.len()).collect();
+    let is_ready = |place: &usize| endpoints.get(*place).is_some_and(is_ready);
+    let ready = kept_or_all(all, is_ready);
+    kept_or_all(ready, |place| may_serve(*place))
+}
+
+/// Those of `places` that are fit; all when none is.
+fn kept_or_all(mut places: Vec<usize>, is_fit: impl Fn(&usize) -> bool) -> Vec<usize> {
+    if places.iter().any(&is_fit) {
+        places.retain(is_fit);
+    }
     places
-        .filter(move |(_, endpoint)| !any || is_ready(endpoint))
-        .map(|(place, _)| place)
 }
 
 fn is_ready(endpoint: &EndpointState) -> bool {
@@ -23,7 +37,6 @@ fn is_ready(endpoint: &EndpointState) -> bool {
 mod tests {
     use super::*;
     use crate::snapshot::Snapshot;
-    use alloc::vec::Vec;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -34,7 +47,7 @@ mod tests {
             endpoint.reachable = *reachable;
             endpoint.metrics.sleeping = *sleeping;
         }
-        assert_eq!(eligible(&endpoints).collect::<Vec<_>>(), expected);
+        assert_eq!(eligible(&endpoints, |_| true), expected);
     }
 
     #[test]
@@ -50,5 +63,19 @@ mod tests {
         );
         check(&[(false, None), (true, Some(true))], &[0, 1]);
         check(&[], &[]);
+    }
+
+    #[test]
+    fn a_failing_endpoint_is_left_out_while_there_is_another_that_is_ready() {
+        let addresses = [1, 2, 3].map(|_| "10.0.0.1:80".parse().unwrap());
+        let mut endpoints = Snapshot::unknown(addresses).endpoints;
+        assert_eq!(eligible(&endpoints, |place| place != 1), [0, 2]);
+        assert_eq!(eligible(&endpoints, |_| false), [0, 1, 2]);
+        endpoints[2].reachable = false;
+        assert_eq!(
+            eligible(&endpoints, |place| place == 2),
+            [0, 1],
+            "nothing listens there"
+        );
     }
 }

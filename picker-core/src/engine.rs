@@ -98,6 +98,14 @@ impl EngineKind {
         }
     }
 
+    /// Where the engine serves its metrics page.
+    pub const fn metrics_path(self) -> &'static str {
+        match self {
+            Self::TrtllmServe => "/prometheus/metrics",
+            _ => "/metrics",
+        }
+    }
+
     /// What the names of all the engine's families begin with.
     pub(crate) const fn prefix(self) -> &'static [u8] {
         match self {

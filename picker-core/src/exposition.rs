@@ -1,6 +1,6 @@
 //! The Prometheus text format, read as bytes and line by line.
 //!
-//! A caller names the families it wants by looking at [`Line::name`] and asks for the sample only
+//! A caller names the families it wants by looking at [`Unread::name`] and asks for the sample only
 //! then: most lines of a page belong to histograms nobody reads. A bad line costs itself and never
 //! the page. Nothing is copied.
 #![deny(clippy::indexing_slicing)]

@@ -15,10 +15,10 @@ pub struct Load {
     pub requests: u32,
     /// Prompt tokens in flight that the endpoint has to compute and that have not given a first byte yet.
     pub prefill_tokens: u32,
-    /// Hash blocks of prompt in flight.
-    pub blocks: u32,
     /// Requests sent so far; wraps.
     pub sent: u32,
+    /// Prompt tokens in those; wraps.
+    pub sent_tokens: u32,
 }
 
 impl Load {
@@ -26,8 +26,14 @@ impl Load {
     pub fn add(&mut self, other: Self) {
         self.requests = self.requests.saturating_add(other.requests);
         self.prefill_tokens = self.prefill_tokens.saturating_add(other.prefill_tokens);
-        self.blocks = self.blocks.saturating_add(other.blocks);
         self.sent = self.sent.wrapping_add(other.sent);
+        self.sent_tokens = self.sent_tokens.wrapping_add(other.sent_tokens);
+    }
+
+    /// Takes out one request that had `prefill_tokens` to go.
+    pub fn release(&mut self, prefill_tokens: u32) {
+        self.requests = self.requests.saturating_sub(1);
+        self.prefill_tokens = self.prefill_tokens.saturating_sub(prefill_tokens);
     }
 }
 
@@ -84,8 +90,8 @@ impl Ledger {
                 writer.u32(endpoint.0);
                 writer.u32(load.requests);
                 writer.u32(load.prefill_tokens);
-                writer.u32(load.blocks);
                 writer.u32(load.sent);
+                writer.u32(load.sent_tokens);
             }
         }
     }
@@ -146,8 +152,8 @@ fn decode(bytes: &[u8]) -> Option<Ledger> {
             let load = Load {
                 requests: reader.u32()?,
                 prefill_tokens: reader.u32()?,
-                blocks: reader.u32()?,
                 sent: reader.u32()?,
+                sent_tokens: reader.u32()?,
             };
             row.loads.push((endpoint, load));
         }

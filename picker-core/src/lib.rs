@@ -8,6 +8,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod adapter;
 mod adapters;
 mod block;
 mod bytes;
@@ -20,12 +21,12 @@ mod endpoint;
 mod engine;
 mod exposition;
 mod head;
+mod health;
 mod lease;
 mod ledger;
 mod metrics;
 pub mod page;
 mod pool;
-mod prefix;
 mod profile;
 mod reading;
 mod refusal;
@@ -41,34 +42,38 @@ mod shared;
 mod snapshot;
 mod stats;
 mod time;
+mod twin;
 
+pub use adapter::AdapterFit;
 pub use block::{BLOCK_BYTES, BlockHash, HashSeed, PROMPT_BLOCKS_MAX};
 pub use candidate::{Candidate, Context};
 pub use collector::{Collector, PERIOD_MAX, PoolScrape};
 pub use config::{
-    CacheConfig, Config, ConfigError, Destination, EndpointConfig, FailureMode, Limits, Match,
-    Paths, PoolConfig, Role, ScrapeConfig, parse as parse_config,
+    AddressFault, CONFIG_ERRORS_MAX, CacheConfig, Cause, Config, ConfigError, ConfigWarning,
+    Destination, EndpointConfig, FailureMode, Limits, Match, Paths, PoolConfig, Role,
+    SCRAPE_INTERVAL_MIN, ScrapeConfig, Wanted, parse as parse_config,
 };
 pub use draw::Draws;
 pub use endpoint::{Address, AddressError, EndpointId};
 pub use engine::{EngineKind, UnknownEngine};
 pub use head::{Course, Head, OWNED_HEADERS};
+pub use health::{Health, Verdict};
 pub use lease::{Eagerness, Lease, LeaseState, lease_length, lease_state};
 pub use ledger::{Ledger, Load, ROW_LIFETIME, Row};
 pub use metrics::{EndpointMetrics, Lora};
-pub use pool::{Pick, Pool, PoolOptions, Ticket, Troubles, ledger_key};
-pub use prefix::PrefixIndex;
+pub use pool::{Answered, Pick, Pool, PoolOptions, Ticket, Troubles, ledger_key};
 pub use profile::{Profile, WeightedScorer};
 pub use reading::{PageError, Reading, Warning, detect_engine, read_page};
 pub use refusal::Refusal;
 pub use registry::{Affirmed, Registration, affirm, registered};
 pub use request::{MEDIA_MAX, Media, MediaKind, Prompt, Request, RequestFault};
-pub use ring::{Placed, RING_ENTRIES, Ring};
+pub use ring::{Done, Entry, Judged, Placed, RING_ENTRIES, Ring};
 pub use scan::RequestScanner;
-pub use score::{Score, ScorerKind};
+pub use score::{LeastCost, Score, ScorerKind};
 pub use scrape::{Answer, Scrape, ScrapeFailure, ScrapeOutcome, Scraper};
 pub use shape::Shape;
 pub use shared::{LocalData, SharedData, Version};
 pub use snapshot::{EndpointState, Snapshot, View, generation, publish, stored};
 pub use stats::Stat;
 pub use time::{Span, Timestamp};
+pub use twin::{Held, Twins};

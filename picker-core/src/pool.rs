@@ -1,20 +1,23 @@
 //! One pool as one worker sees it: what is known of its endpoints, and the decision.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::adapter::{AdapterFit, adapter_hash};
 use crate::candidate::{Candidate, Context};
 use crate::draw::Draws;
 use crate::eligibility::eligible;
+use crate::health::Verdict;
 use crate::ledger::{Ledger, Load, Row};
-use crate::prefix::PrefixIndex;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 use crate::request::Request;
-use crate::ring::Ring;
+use crate::ring::{Done, Entry, Judged, Ring};
 use crate::shared::{SharedData, Version};
-use crate::snapshot::{Snapshot, View};
+use crate::snapshot::{EndpointState, Snapshot, View};
+use crate::twin::{Held, Twins};
 use crate::{Address, BLOCK_BYTES, BlockHash, EndpointId, Span, Timestamp};
 
 /// What a pool needs to know besides its endpoints.
@@ -33,7 +36,11 @@ pub struct PoolOptions {
 pub struct Pool {
     options: PoolOptions,
     view: View,
-    index: PrefixIndex,
+    twins: Twins,
+    /// Hashes of the adapters that each endpoint's page names.
+    listed_adapters: BTreeMap<EndpointId, Vec<u64>>,
+    /// Hashes of all adapters ever named by a page: a model of another name is a base model.
+    known_adapters: BTreeSet<u64>,
     ring: Ring,
     ledger_key: String,
     ledger: Ledger,
@@ -41,30 +48,43 @@ pub struct Pool {
     row: Row,
     /// Whether this worker has a row; it claims one with its first pick.
     claimed: bool,
+    /// Tokens that an answer has on average.
+    output_tokens: f64,
     /// Times another worker wrote the ledger between our reading and our writing.
     conflicts: u64,
 }
 
 /// A request on its way: what to give back when it ends.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ticket {
-    /// The endpoint it is counted for.
-    pub endpoint: EndpointId,
     /// Prompt tokens charged to the endpoint until its first byte.
-    pub prefill_tokens: u32,
-    /// Blocks of prompt charged to the endpoint until the end.
-    pub blocks: u32,
+    prefill_tokens: u32,
+    /// The ring entries that placed its prompts.
+    placed: Vec<u64>,
+    /// The endpoint it is counted for; `None` once it has ended.
+    endpoint: Option<EndpointId>,
+}
+
+/// What is known of an answer when it has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Answered {
+    /// Tokens in the answer.
+    pub output_tokens: Option<u32>,
 }
 
 /// Where a request goes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Pick {
-    /// The chosen endpoint's address, then fallbacks in order.
+    /// The chosen endpoint.
+    pub endpoint: EndpointId,
+    /// Its address, then fallbacks in order.
     pub destinations: Vec<Address>,
     /// Leading blocks of the prompts that the chosen endpoint holds.
     pub matched: usize,
     /// Blocks in all prompts.
     pub blocks: usize,
+    /// Tokens in all prompts, as far as bytes tell.
+    pub prompt_tokens: u32,
     /// To be given back when the request ends.
     pub ticket: Ticket,
 }
@@ -77,7 +97,9 @@ impl Pool {
             view: View::new(name, snapshot),
             ring: Ring::new(name),
             ledger_key: ledger_key(name),
-            index: PrefixIndex::default(),
+            twins: Twins::default(),
+            listed_adapters: BTreeMap::new(),
+            known_adapters: BTreeSet::new(),
             ledger: Ledger::default(),
             ledger_bytes: Vec::new(),
             row: Row {
@@ -85,6 +107,7 @@ impl Pool {
                 ..Row::default()
             },
             claimed: false,
+            output_tokens: OUTPUT_TOKENS_UNKNOWN,
             conflicts: 0,
             options,
         };
@@ -103,52 +126,44 @@ impl Pool {
         now: Timestamp,
     ) -> Result<Pick, Refusal> {
         self.catch_up(shared);
-        let matched = self.matched(request);
-        let blocks = request
-            .prompts
-            .iter()
-            .map(|prompt| prompt.blocks.len())
-            .sum();
+        let held = self.held(request);
         let mut pick = None;
         for attempt in 0..WRITES_MAX {
             let version = self.read_ledger(shared);
             if attempt < DECISIONS_MAX || pick.is_none() {
-                pick = self.decide((&matched, blocks), request, draws, now);
+                pick = self.decide(&held, request, draws, now);
             }
             let Some(pick) = &pick else {
                 return Err(Refusal::NoEndpoint);
             };
-            self.count(&pick.ticket, true);
+            let before = self.row.clone();
+            self.row.load_mut(pick.endpoint).add(pick.load());
             if self.write_ledger(shared, version, now) || attempt + 1 == WRITES_MAX {
                 break;
             }
             self.conflicts += 1;
-            self.count(&pick.ticket, false);
+            self.row = before;
         }
-        let pick = pick.ok_or(Refusal::NoEndpoint)?;
-        for prompt in request
-            .prompts
-            .iter()
-            .filter(|prompt| !prompt.blocks.is_empty())
-        {
-            self.place(shared, pick.ticket.endpoint, &prompt.blocks);
-        }
+        let mut pick = pick.ok_or(Refusal::NoEndpoint)?;
+        self.place(shared, request, &mut pick);
         Ok(pick)
     }
 
     /// The endpoint has begun to answer: its prefill is done.
     pub fn on_first_byte(&mut self, shared: &impl SharedData, ticket: &mut Ticket, now: Timestamp) {
-        if ticket.prefill_tokens > 0 {
-            let load = self.row.load_mut(ticket.endpoint);
-            load.prefill_tokens = load.prefill_tokens.saturating_sub(ticket.prefill_tokens);
-            ticket.prefill_tokens = 0;
+        let tokens = core::mem::take(&mut ticket.prefill_tokens);
+        if let Some(endpoint) = ticket.endpoint
+            && tokens > 0
+        {
+            let load = self.row.load_mut(endpoint);
+            load.prefill_tokens = load.prefill_tokens.saturating_sub(tokens);
             self.rewrite_row(shared, now);
         }
     }
 
-    /// Another endpoint than the chosen one has answered, by a retry or a fallback: it is counted there instead.
+    /// Tells that `address` answers, which is another than the chosen one after a retry or a fallback.
     ///
-    /// False when the address is not in the pool; the request stays counted where it was.
+    /// The request is then counted there. Gives whether it was the chosen one.
     pub fn on_served_by(
         &mut self,
         shared: &impl SharedData,
@@ -157,29 +172,72 @@ impl Pool {
         now: Timestamp,
     ) -> bool {
         let endpoints = &self.view.snapshot().endpoints;
-        let Some(served) = endpoints
+        let served = endpoints
             .iter()
-            .find(|endpoint| endpoint.address == address)
-        else {
+            .find(|endpoint| endpoint.address == address);
+        let served = served.map(|endpoint| endpoint.id);
+        let Some(chosen) = ticket.endpoint else {
             return false;
         };
-        let id = served.id;
-        if id != ticket.endpoint {
-            self.count(ticket, false);
-            ticket.endpoint = id;
-            self.count(ticket, true);
+        if served == Some(chosen) {
+            return true;
+        }
+        if let Some(served) = served {
+            self.row.load_mut(chosen).release(ticket.prefill_tokens);
+            let load = self.row.load_mut(served);
+            load.requests = load.requests.saturating_add(1);
+            load.prefill_tokens = load.prefill_tokens.saturating_add(ticket.prefill_tokens);
+            ticket.endpoint = Some(served);
             self.rewrite_row(shared, now);
         }
-        true
+        false
     }
 
-    /// The request has ended, whatever ended it.
-    pub fn on_done(&mut self, shared: &impl SharedData, ticket: &Ticket, now: Timestamp) {
-        let load = self.row.load_mut(ticket.endpoint);
-        load.requests = load.requests.saturating_sub(1);
-        load.prefill_tokens = load.prefill_tokens.saturating_sub(ticket.prefill_tokens);
-        load.blocks = load.blocks.saturating_sub(ticket.blocks);
+    /// Tells how the endpoint that answers does. News goes to all workers.
+    pub fn on_verdict(
+        &mut self,
+        shared: &impl SharedData,
+        ticket: &Ticket,
+        verdict: Verdict,
+        now: Timestamp,
+    ) {
+        let Some(endpoint) = ticket.endpoint else {
+            return;
+        };
+        if verdict != Verdict::Served || !self.twins.health(endpoint).is_clean() {
+            let judged = Judged {
+                endpoint,
+                verdict,
+                at: now,
+            };
+            self.append(shared, |_| Entry::Judged(judged));
+        }
+    }
+
+    /// The request has ended, whatever ended it. Only the first call for a ticket counts.
+    pub fn on_done(
+        &mut self,
+        shared: &impl SharedData,
+        ticket: &mut Ticket,
+        answered: Answered,
+        now: Timestamp,
+    ) {
+        let Some(endpoint) = ticket.endpoint.take() else {
+            return;
+        };
+        self.row.load_mut(endpoint).release(ticket.prefill_tokens);
         self.rewrite_row(shared, now);
+        if let Some(tokens) = answered.output_tokens {
+            self.output_tokens += OUTPUT_TOKENS_GAIN * (f64::from(tokens) - self.output_tokens);
+        }
+        let output = answered.output_tokens.unwrap_or(0);
+        for placed in core::mem::take(&mut ticket.placed) {
+            let done = Done {
+                placed,
+                output_blocks: output / BLOCK_TOKENS as u32,
+            };
+            self.append(shared, |_| Entry::Done(done));
+        }
     }
 
     /// Keeps this worker's row alive and its copy of the ring short; to be called every 100 ms.
@@ -192,6 +250,16 @@ impl Pool {
                 .retain(|(id, load)| load.requests > 0 || listed(*id));
             self.rewrite_row(shared, now);
         }
+        self.read_ledger(shared);
+        let (snapshot, ledger) = (self.view.snapshot(), &self.ledger);
+        let is_live = |owner| {
+            ledger
+                .rows
+                .iter()
+                .any(|row| row.owner == owner && row.is_live(now))
+        };
+        self.twins
+            .retain(|id| snapshot.endpoint(id).is_some(), is_live);
     }
 
     /// The name.
@@ -204,12 +272,17 @@ impl Pool {
         self.view.snapshot()
     }
 
+    /// The twins of the endpoints' caches as this worker knows them.
+    pub fn twins(&self) -> &Twins {
+        &self.twins
+    }
+
     /// What this worker could not do as it should have, counted since it started.
     pub fn troubles(&self) -> Troubles {
         Troubles {
             ledger_conflicts: self.conflicts,
             ring_lapped: self.ring.lapped,
-            placements_unlinked: self.index.unlinked,
+            placements_unlinked: self.twins.unlinked,
             snapshots_unreadable: self.view.unreadable,
         }
     }
@@ -218,100 +291,136 @@ impl Pool {
         if self.view.refresh(shared) {
             self.follow_view();
         }
-        let index = &mut self.index;
-        self.ring.replay(shared, |placed| index.apply(placed));
+        let twins = &mut self.twins;
+        self.ring
+            .replay(shared, |sequence, entry| twins.apply(sequence, entry));
     }
 
-    /// Keeps a cache for every listed endpoint, of the size it tells, and for no other.
+    /// Keeps a twin for every listed endpoint, of the size it tells, and for no other.
     fn follow_view(&mut self) {
         let snapshot = self.view.snapshot();
-        self.index.retain(|id| snapshot.endpoint(id).is_some());
+        self.twins
+            .retain(|id| snapshot.endpoint(id).is_some(), |_| true);
+        self.listed_adapters.clear();
         for endpoint in &snapshot.endpoints {
-            let told = endpoint.metrics.capacity_tokens;
-            let keeps_prefixes = endpoint.metrics.prefix_caching != Some(false);
-            if !keeps_prefixes {
-                self.index.set_capacity(endpoint.id, 0);
-            } else if let Some(tokens) = self.options.capacity_tokens.or(told) {
+            if let Some(lora) = &endpoint.metrics.lora {
+                let names = lora.running.iter().chain(&lora.waiting);
+                let mut listed: Vec<u64> = names.map(|name| adapter_hash(name)).collect();
+                listed.sort_unstable();
+                listed.dedup();
+                self.known_adapters.extend(&listed);
+                self.listed_adapters.insert(endpoint.id, listed);
+                self.twins.set_adapter_slots(endpoint.id, lora.max);
+            }
+            if endpoint.metrics.prefix_caching == Some(false) {
+                self.twins.set_capacity(endpoint.id, 0);
+            } else if let Some(tokens) = self.capacity_tokens(endpoint) {
                 let usable = tokens.saturating_mul(CAPACITY_USABLE_PERCENT) / 100;
-                let blocks = usable / u64::from(BLOCK_TOKENS);
-                self.index
-                    .set_capacity(endpoint.id, usize::try_from(blocks).unwrap_or(usize::MAX));
+                let blocks = usize::try_from(usable / BLOCK_TOKENS).unwrap_or(usize::MAX);
+                self.twins.set_capacity(endpoint.id, blocks);
             }
         }
     }
 
-    /// Leading blocks of the request's prompts held by each endpoint, in the order of the snapshot.
-    fn matched(&self, request: &Request) -> Vec<usize> {
-        let held = |id| {
-            request
+    fn capacity_tokens(&self, endpoint: &EndpointState) -> Option<u64> {
+        self.options
+            .capacity_tokens
+            .or(endpoint.metrics.capacity_tokens)
+    }
+
+    /// The hash of the adapter that the request needs; `None` for a base model.
+    fn adapter(&self, request: &Request) -> Option<u64> {
+        let hash = adapter_hash(request.model.as_deref()?);
+        self.known_adapters.contains(&hash).then_some(hash)
+    }
+
+    fn adapter_fit(&self, endpoint: EndpointId, adapter: u64) -> Option<AdapterFit> {
+        let listed = self.listed_adapters.get(&endpoint)?.iter().copied();
+        Some(self.twins.adapters(endpoint)?.fit(adapter, listed))
+    }
+
+    /// What each endpoint holds of the request's prompts, in the order of the snapshot.
+    fn held(&self, request: &Request) -> Vec<Held> {
+        let of_endpoint = |id| {
+            let held = request
                 .prompts
                 .iter()
-                .map(|prompt| self.index.matched(id, &prompt.blocks))
-                .sum()
+                .map(|prompt| self.twins.held(id, &prompt.blocks));
+            held.fold(Held::default(), Held::plus)
         };
         self.view
             .snapshot()
             .endpoints
             .iter()
-            .map(|endpoint| held(endpoint.id))
+            .map(|endpoint| of_endpoint(endpoint.id))
             .collect()
     }
 
     fn decide(
         &self,
-        (matched, blocks): (&[usize], usize),
+        held: &[Held],
         request: &Request,
         draws: &mut Draws,
         now: Timestamp,
     ) -> Option<Pick> {
         let endpoints = &self.view.snapshot().endpoints;
-        let candidates: Vec<Candidate<'_>> = eligible(endpoints)
-            .map(|place| (&endpoints[place], matched[place]))
-            .map(|(endpoint, matched)| Candidate {
+        let loads: Vec<Load> = endpoints
+            .iter()
+            .map(|it| self.ledger.total(it.id, now))
+            .collect();
+        let adapter = self.adapter(request);
+        let may_serve = |place: usize| {
+            self.twins
+                .health(endpoints[place].id)
+                .may_serve(loads[place].requests, now)
+        };
+        let candidates: Vec<Candidate<'_>> = eligible(endpoints, may_serve)
+            .into_iter()
+            .map(|place| (&endpoints[place], held[place], loads[place]))
+            .map(|(endpoint, held, load)| Candidate {
                 endpoint,
                 fresh: endpoint.is_fresh(now, self.options.staleness_threshold),
-                load: self.ledger.total(endpoint.id, now),
-                matched,
+                load,
+                held,
+                pinned: self.twins.pinned(endpoint.id),
+                capacity_tokens: self.capacity_tokens(endpoint),
+                adapter: adapter.and_then(|adapter| self.adapter_fit(endpoint.id, adapter)),
             })
             .collect();
-        let ranked = self.options.profile.rank(
-            &Context {
-                candidates: &candidates,
-                blocks,
-            },
-            draws,
-        );
+        let bytes: u64 = request.prompts.iter().map(|prompt| prompt.bytes).sum();
+        let cx = Context {
+            candidates: &candidates,
+            blocks: request
+                .prompts
+                .iter()
+                .map(|prompt| prompt.blocks.len())
+                .sum(),
+            prompt_tokens: bytes / BYTES_PER_TOKEN,
+            output_tokens: request
+                .output_cap
+                .map_or(self.output_tokens, |cap| self.output_tokens.min(cap as f64)),
+            group: request.group,
+        };
+        let ranked = self.options.profile.rank(&cx, draws);
         let ranked: Vec<&Candidate<'_>> = ranked.iter().map(|place| &candidates[*place]).collect();
         let best = ranked.first()?;
-        let bytes: u64 = request.prompts.iter().map(|prompt| prompt.bytes).sum();
-        let uncached = bytes.saturating_sub((best.matched * BLOCK_BYTES) as u64);
-        let ticket = Ticket {
-            endpoint: best.endpoint.id,
-            prefill_tokens: u32::try_from(uncached / BYTES_PER_TOKEN).unwrap_or(u32::MAX),
-            blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
-        };
-        let destinations = ranked
-            .iter()
-            .map(|candidate| candidate.endpoint.address)
-            .collect();
+        let endpoint = best.endpoint.id;
+        let prefill_tokens = u32::try_from(cx.missing_tokens(best)).unwrap_or(u32::MAX);
         Some(Pick {
-            destinations,
-            matched: best.matched,
-            blocks,
-            ticket,
+            endpoint,
+            destinations: ranked
+                .iter()
+                .map(|candidate| candidate.endpoint.address)
+                .collect(),
+            matched: best.held.matched,
+            blocks: cx.blocks,
+            prompt_tokens: u32::try_from(cx.prompt_tokens).unwrap_or(u32::MAX),
+            ticket: Ticket {
+                prefill_tokens,
+                placed: Vec::new(),
+                endpoint: Some(endpoint),
+            },
         })
-    }
-
-    fn count(&mut self, ticket: &Ticket, sent: bool) {
-        let load = self.row.load_mut(ticket.endpoint);
-        if sent {
-            load.add(ticket.load());
-            return;
-        }
-        load.requests = load.requests.saturating_sub(1);
-        load.prefill_tokens = load.prefill_tokens.saturating_sub(ticket.prefill_tokens);
-        load.blocks = load.blocks.saturating_sub(ticket.blocks);
-        load.sent = load.sent.wrapping_sub(1);
     }
 
     fn read_ledger(&mut self, shared: &impl SharedData) -> Version {
@@ -339,27 +448,50 @@ impl Pool {
         }
     }
 
-    /// Tells all workers that `endpoint` holds `blocks` from now on.
-    fn place(&mut self, shared: &impl SharedData, endpoint: EndpointId, blocks: &[BlockHash]) {
+    /// Tells all workers that the picked endpoint holds the request's prompts from now on, and its adapter.
+    fn place(&mut self, shared: &impl SharedData, request: &Request, pick: &mut Pick) {
+        let (endpoint, owner) = (pick.endpoint, self.row.owner);
+        let mut adapter = self.adapter(request);
+        let mut chains: Vec<&[BlockHash]> = request
+            .prompts
+            .iter()
+            .map(|prompt| prompt.blocks.as_slice())
+            .collect();
+        chains.retain(|blocks| !blocks.is_empty());
+        if chains.is_empty() && adapter.is_some() {
+            chains.push(&[]);
+        }
+        for blocks in chains {
+            let adapter = adapter.take();
+            let place =
+                |twins: &Twins| Entry::Placed(twins.placement(endpoint, blocks, (owner, adapter)));
+            pick.ticket.placed.extend(self.append(shared, place));
+        }
+    }
+
+    /// Appends the entry that `make` builds once the twins know all entries before it; gives its number.
+    fn append(&mut self, shared: &impl SharedData, make: impl Fn(&Twins) -> Entry) -> Option<u64> {
+        let twins = &mut self.twins;
         for _ in 0..WRITES_MAX {
-            let index = &mut self.index;
-            self.ring.replay(shared, |placed| index.apply(placed));
-            let placed = index.placement(endpoint, blocks);
-            if self.ring.append(shared, &placed) {
-                index.apply(&placed);
-                return;
+            self.ring
+                .replay(shared, |sequence, entry| twins.apply(sequence, entry));
+            let entry = make(twins);
+            if let Some(sequence) = self.ring.append(shared, &entry) {
+                twins.apply(sequence, &entry);
+                return Some(sequence);
             }
         }
+        None
     }
 }
 
-impl Ticket {
+impl Pick {
     fn load(&self) -> Load {
         Load {
             requests: 1,
-            prefill_tokens: self.prefill_tokens,
-            blocks: self.blocks,
+            prefill_tokens: self.ticket.prefill_tokens,
             sent: 1,
+            sent_tokens: self.prompt_tokens,
         }
     }
 }
@@ -383,10 +515,16 @@ pub fn ledger_key(pool: &str) -> String {
 }
 
 /// Tokens in a hash block, at the ratio below.
-const BLOCK_TOKENS: u32 = (BLOCK_BYTES as u64 / BYTES_PER_TOKEN) as u32;
+pub(crate) const BLOCK_TOKENS: u64 = BLOCK_BYTES as u64 / BYTES_PER_TOKEN;
 
 /// Bytes of text that make a token: English prose and code have 3.2 to 5.3 with current vocabularies.
 const BYTES_PER_TOKEN: u64 = 4;
+
+/// Tokens an answer is taken to have until some have been counted.
+const OUTPUT_TOKENS_UNKNOWN: f64 = 128.0;
+
+/// How fast the mean follows the tokens of new answers.
+const OUTPUT_TOKENS_GAIN: f64 = 0.05;
 
 /// Percent of the advertised cache that holds prefixes; the rest is taken by what is generated and by the engine. An
 /// engine that advertises 10,217 blocks was measured to have 9,818 usable ones.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::candidate::Context;
 use crate::draw::Draws;
-use crate::score::{Score, ScorerKind};
+use crate::score::{LeastCost, Score, ScorerKind};
 
 /// A scorer and its say.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -42,6 +42,18 @@ impl Default for Profile {
 }
 
 impl Profile {
+    /// The endpoint where a request costs least.
+    pub fn least_cost() -> Self {
+        let scorer = ScorerKind::LeastCost(LeastCost::default());
+        Self {
+            scorers: vec![WeightedScorer {
+                scorer,
+                weight: 1.0,
+            }],
+            destinations_max: 1,
+        }
+    }
+
     /// The places of the best candidates, best first; empty only when there are none.
     pub fn rank(&self, cx: &Context<'_>, draws: &mut Draws) -> Vec<usize> {
         let totals = self.totals(cx);

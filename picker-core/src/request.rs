@@ -24,6 +24,8 @@ pub struct Request {
     pub output_cap: Option<u64>,
     /// The text that keeps this request's cache entries apart from others'.
     pub cache_salt: Option<String>,
+    /// What requests that belong together have in common: the hash of their shared beginning.
+    pub group: Option<BlockHash>,
     /// The prompts, in body order; empty when there is none or it could not be read.
     pub prompts: Vec<Prompt>,
     /// Images, sound and the like, in body order, at most [`MEDIA_MAX`].

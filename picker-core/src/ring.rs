@@ -9,14 +9,50 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::bytes::{Reader, Writer};
+use crate::health::Verdict;
 use crate::shared::{SharedData, Version};
-use crate::{BlockHash, EndpointId};
+use crate::{BlockHash, EndpointId, Timestamp};
+
+/// Something all workers should know. Its number in the ring names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// A placed request has ended.
+    Done(Done),
+    /// An answer has shown how an endpoint does.
+    Judged(Judged),
+    /// A prompt was sent to an endpoint.
+    Placed(Placed),
+}
+
+/// An answer has shown how an endpoint does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Judged {
+    /// Which endpoint.
+    pub endpoint: EndpointId,
+    /// How it does.
+    pub verdict: Verdict,
+    /// When that was seen.
+    pub at: Timestamp,
+}
+
+/// A placed request has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// The number of the entry that placed it.
+    pub placed: u64,
+    /// Blocks that the output has filled behind the prompt.
+    pub output_blocks: u32,
+}
 
 /// A prompt was sent to an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placed {
     /// Where it went.
     pub endpoint: EndpointId,
+    /// The number of the worker that sent it, as in its row of the ledger.
+    pub owner: u64,
+    /// The hash of the name of the LoRA adapter that it needs.
+    pub adapter: Option<u64>,
     /// How many leading blocks the endpoint held already.
     pub depth: u32,
     /// The last of those, when there is one: it names all before it.
@@ -53,12 +89,12 @@ impl Ring {
     }
 
     /// Gives `apply` every entry written since the last call, in order.
-    pub fn replay(&mut self, shared: &impl SharedData, mut apply: impl FnMut(&Placed)) {
+    pub fn replay(&mut self, shared: &impl SharedData, mut apply: impl FnMut(u64, &Entry)) {
         loop {
             match self.read(shared, self.next) {
-                Some((sequence, placed)) if sequence == self.next => {
-                    if let Some(placed) = placed {
-                        apply(&placed);
+                Some((sequence, entry)) if sequence == self.next => {
+                    if let Some(entry) = entry {
+                        apply(sequence, &entry);
                     }
                     self.next += 1;
                 }
@@ -71,16 +107,19 @@ impl Ring {
         }
     }
 
-    /// Appends `placed`; false when another worker has appended since the last [`Ring::replay`].
+    /// Appends `entry` and gives its number; `None` when another worker has appended since the last replay.
     ///
-    /// After false, replay and think again: what `placed` says may have changed.
+    /// After `None`, replay and think again: what `entry` says may have changed.
     #[must_use]
-    pub fn append(&mut self, shared: &impl SharedData, placed: &Placed) -> bool {
+    pub fn append(&mut self, shared: &impl SharedData, entry: &Entry) -> Option<u64> {
+        let sequence = self.next;
         self.value.clear();
-        encode(self.next, placed, &mut self.value);
-        let appended = shared.set_if(&self.key(self.next), &self.value, self.version);
-        self.next += u64::from(appended);
-        appended
+        encode(sequence, entry, &mut self.value);
+        if !shared.set_if(&self.key(sequence), &self.value, self.version) {
+            return None;
+        }
+        self.next += 1;
+        Some(sequence)
     }
 
     /// The oldest entry that can still be read, by bisecting the ring for its newest.
@@ -105,7 +144,7 @@ impl Ring {
     }
 
     /// The entry under the key of `sequence`, with its own number; `None` when the key was never written.
-    fn read(&mut self, shared: &impl SharedData, sequence: u64) -> Option<(u64, Option<Placed>)> {
+    fn read(&mut self, shared: &impl SharedData, sequence: u64) -> Option<(u64, Option<Entry>)> {
         let key = self.key(sequence);
         self.version = shared.get(&key, &mut self.value);
         decode(&self.value)
@@ -116,35 +155,68 @@ impl Ring {
     }
 }
 
-fn encode(sequence: u64, placed: &Placed, out: &mut Vec<u8>) {
+fn encode(sequence: u64, entry: &Entry, out: &mut Vec<u8>) {
     let mut writer = Writer(out);
     writer.u8(FORMAT);
     writer.u64(sequence);
-    writer.u8(KIND_PLACED);
-    writer.u32(placed.endpoint.0);
-    writer.u32(placed.depth);
-    writer.u64(placed.parent.map_or(0, |hash| hash.0));
-    for block in &placed.blocks {
-        writer.u64(block.0);
+    match entry {
+        Entry::Placed(placed) => {
+            writer.u8(KIND_PLACED);
+            writer.u32(placed.endpoint.0);
+            writer.u64(placed.owner);
+            writer.count(placed.adapter);
+            writer.u32(placed.depth);
+            writer.u64(placed.parent.map_or(0, |hash| hash.0));
+            placed.blocks.iter().for_each(|block| writer.u64(block.0));
+        }
+        Entry::Judged(judged) => {
+            writer.u8(KIND_JUDGED);
+            writer.u32(judged.endpoint.0);
+            writer.u8(judged.verdict.code());
+            writer.u64(judged.at.0);
+        }
+        Entry::Done(done) => {
+            writer.u8(KIND_DONE);
+            writer.u64(done.placed);
+            writer.u32(done.output_blocks);
+        }
     }
 }
 
 /// The number of an entry and, when this release knows its kind, the entry.
-fn decode(bytes: &[u8]) -> Option<(u64, Option<Placed>)> {
+fn decode(bytes: &[u8]) -> Option<(u64, Option<Entry>)> {
     let mut reader = Reader(bytes);
     let format = reader.u8()?;
     let sequence = reader.u64()?;
     Some((
         sequence,
-        (format == FORMAT).then(|| decode_placed(reader)).flatten(),
+        (format == FORMAT).then(|| decode_entry(reader)).flatten(),
     ))
 }
 
-fn decode_placed(mut reader: Reader<'_>) -> Option<Placed> {
-    if reader.u8()? != KIND_PLACED {
-        return None;
+fn decode_entry(mut reader: Reader<'_>) -> Option<Entry> {
+    match reader.u8()? {
+        KIND_PLACED => decode_placed(reader).map(Entry::Placed),
+        KIND_DONE => {
+            let placed = reader.u64()?;
+            Some(Entry::Done(Done {
+                placed,
+                output_blocks: reader.u32()?,
+            }))
+        }
+        KIND_JUDGED => Some(Entry::Judged(Judged {
+            endpoint: EndpointId(reader.u32()?),
+            verdict: Verdict::from_code(reader.u8()?)?,
+            at: Timestamp(reader.u64()?),
+        })),
+        _ => None,
     }
+}
+
+fn decode_placed(mut reader: Reader<'_>) -> Option<Placed> {
     let endpoint = EndpointId(reader.u32()?);
+    let owner = reader.u64()?;
+    let adapter = reader.count()?;
     let depth = reader.u32()?;
     let parent = BlockHash(reader.u64()?);
     let mut blocks = Vec::with_capacity(reader.0.len() / size_of::<u64>());
@@ -153,6 +225,8 @@ fn decode_placed(mut reader: Reader<'_>) -> Option<Placed> {
     }
     Some(Placed {
         endpoint,
+        owner,
+        adapter,
         depth,
         parent: (depth > 0).then_some(parent),
         blocks,
@@ -170,6 +244,10 @@ const FORMAT: u8 = 1;
 
 const KIND_PLACED: u8 = 1;
 
+const KIND_DONE: u8 = 2;
+
+const KIND_JUDGED: u8 = 3;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,25 +256,30 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
-    fn placed(number: u64) -> Placed {
+    fn placed(number: u64) -> Entry {
         let blocks = vec![BlockHash(number), BlockHash(number + 1)];
-        Placed {
+        Entry::Placed(Placed {
             endpoint: EndpointId(number as u32),
+            owner: 77,
+            adapter: Some(number),
             depth: 1,
             parent: Some(BlockHash(9)),
             blocks,
-        }
+        })
     }
 
     fn read_all(ring: &mut Ring, shared: &LocalData) -> Vec<u32> {
         let mut seen = Vec::new();
-        ring.replay(shared, |placed| seen.push(placed.endpoint.0));
+        ring.replay(shared, |_, entry| match entry {
+            Entry::Placed(placed) => seen.push(placed.endpoint.0),
+            other => panic!("nobody appended {other:?}"),
+        });
         seen
     }
 
     fn append(ring: &mut Ring, shared: &LocalData, number: u64) {
         read_all(ring, shared);
-        assert!(ring.append(shared, &placed(number)));
+        assert_eq!(ring.append(shared, &placed(number)), Some(ring.next() - 1));
     }
 
     #[test]
@@ -204,9 +287,17 @@ mod tests {
         let shared = LocalData::default();
         let (mut writer, mut reader) = (Ring::new("a"), Ring::new("a"));
         append(&mut writer, &shared, 5);
+        let done = Entry::Done(Done {
+            placed: 1,
+            output_blocks: 7,
+        });
+        read_all(&mut writer, &shared);
+        assert_eq!(writer.append(&shared, &done), Some(2));
         let mut seen = Vec::new();
-        reader.replay(&shared, |placed| seen.push(placed.clone()));
-        assert_eq!(seen, [placed(5)]);
+        reader.replay(&shared, |sequence, entry| {
+            seen.push((sequence, entry.clone()))
+        });
+        assert_eq!(seen, [(1, placed(5)), (2, done)]);
         assert_eq!(
             read_all(&mut Ring::new("b"), &shared),
             [0_u32; 0],
@@ -220,10 +311,10 @@ mod tests {
         let (mut first, mut second) = (Ring::new("a"), Ring::new("a"));
         read_all(&mut first, &shared);
         read_all(&mut second, &shared);
-        assert!(first.append(&shared, &placed(1)));
-        assert!(!second.append(&shared, &placed(2)));
+        assert_eq!(first.append(&shared, &placed(1)), Some(1));
+        assert_eq!(second.append(&shared, &placed(2)), None);
         assert_eq!(read_all(&mut second, &shared), [1]);
-        assert!(second.append(&shared, &placed(2)));
+        assert_eq!(second.append(&shared, &placed(2)), Some(2));
         assert_eq!(
             read_all(&mut first, &shared),
             [2],

@@ -29,7 +29,6 @@
 //!
 //! [mark]: fields::Mark
 
-mod escape;
 mod fields;
 mod lexer;
 #[cfg(test)]
@@ -38,6 +37,8 @@ mod names;
 mod number;
 mod prompts;
 mod reader;
+mod search;
+mod text;
 
 use self::lexer::{Lexer, LexerFault};
 use self::reader::{Reader, Taking};
@@ -113,6 +114,10 @@ impl RequestScanner {
                     self.taking = reader.token(token);
                     self.depth = self.lexer.depth();
                 }
+            }
+            Taking::TokenIds => {
+                self.lexer.integers(input, |id| reader.token_id(id));
+                self.taking = Taking::Tokens;
             }
             Taking::Text(target) => {
                 if self.lexer.text(input, |text| reader.text(target, text)) {

@@ -1,10 +1,12 @@
 //! Measures of how well a candidate would serve a request.
 
 mod kv_cache;
+mod least_cost;
 mod prefix;
 mod queue;
 
 use crate::candidate::Context;
+pub use least_cost::LeastCost;
 
 /// A preference in `0.0..=1.0`; more is better. Never NaN, so scores are totally ordered.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
@@ -27,10 +29,12 @@ impl Score {
 }
 
 /// A measure, named as in the reference picker's configuration.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum ScorerKind {
     /// `kv-cache-utilization-scorer`: more room in the KV cache is better.
     KvCacheUtilization,
+    /// `least-cost-scorer`: less work until the answer is done, for this request and the others, is better.
+    LeastCost(LeastCost),
     /// `prefix-cache-scorer`: more of the prompt in the prefix cache is better.
     Prefix,
     /// `queue-scorer`: a shorter queue is better.
@@ -42,6 +46,7 @@ impl ScorerKind {
     pub fn score(self, cx: &Context<'_>, scores: &mut [Score]) {
         match self {
             Self::KvCacheUtilization => kv_cache::score(cx, scores),
+            Self::LeastCost(rule) => rule.score(cx, scores),
             Self::Prefix => prefix::score(cx, scores),
             Self::Queue => queue::score(cx, scores),
         }
@@ -60,6 +65,7 @@ mod tests {
     use crate::candidate::Candidate;
     use crate::ledger::Load;
     use crate::snapshot::EndpointState;
+    use crate::twin::Held;
     use crate::{EndpointId, Timestamp};
     use alloc::vec;
     use alloc::vec::Vec;
@@ -93,17 +99,24 @@ mod tests {
                     sent: *sent,
                     ..Load::default()
                 },
-                matched: *matched,
+                held: Held {
+                    matched: *matched,
+                    pinned: 0,
+                },
+                pinned: 0,
+                capacity_tokens: None,
+                adapter: None,
             })
             .collect();
         let mut scores = vec![Score::new(0.0); rows.len()];
-        scorer.score(
-            &Context {
-                candidates: &candidates,
-                blocks: 10,
-            },
-            &mut scores,
-        );
+        let cx = Context {
+            candidates: &candidates,
+            blocks: 10,
+            prompt_tokens: 640,
+            output_tokens: 128.0,
+            group: None,
+        };
+        scorer.score(&cx, &mut scores);
         let scores: Vec<f64> = scores.iter().map(|score| score.value()).collect();
         assert_eq!(scores, expected);
     }

@@ -8,7 +8,7 @@ use core::fmt;
 
 use crate::config::PoolConfig;
 use crate::engine::EngineKind;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Load};
 use crate::pool::ledger_key;
 use crate::reading::{PageError, Warning, read_page};
 use crate::shared::SharedData;
@@ -112,7 +112,29 @@ struct Plan {
     engine: EngineKind,
     due: Timestamp,
     /// When the scrape on its way was sent, and what workers had sent to the endpoint by then.
-    on_its_way: Option<(Timestamp, u32)>,
+    on_its_way: Option<(Timestamp, Load)>,
+    share: Share,
+}
+
+/// How much of an endpoint's work comes from this Envoy, told from the endpoint's own count of prompt tokens.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    /// Where the window began: tokens sent by us, and tokens counted by the endpoint.
+    begin: Option<(u32, u64)>,
+}
+
+impl Share {
+    /// The share in the window that ends now, once it is long enough; a new window begins then.
+    fn update(&mut self, sent: u32, counted: Option<u64>) -> Option<f64> {
+        let counted = counted?;
+        let (begin_sent, begin_counted) = *self.begin.get_or_insert((sent, counted));
+        let theirs = counted.saturating_sub(begin_counted);
+        if counted < begin_counted || theirs >= SHARE_WINDOW_TOKENS {
+            self.begin = Some((sent, counted));
+        }
+        let ours = f64::from(sent.wrapping_sub(begin_sent));
+        (theirs >= SHARE_WINDOW_TOKENS).then(|| (ours / theirs as f64).min(1.0))
+    }
 }
 
 impl Scraper {
@@ -175,7 +197,7 @@ impl Scraper {
         let endpoint = plan.endpoint;
         let mut bytes = Vec::new();
         shared.get(&ledger_key(&self.config.name), &mut bytes);
-        plan.on_its_way = Some((now, Ledger::decode(&bytes).total(endpoint, now).sent));
+        plan.on_its_way = Some((now, Ledger::decode(&bytes).total(endpoint, now)));
         let address = self.snapshot.endpoint(endpoint)?.address;
         Some(Scrape { endpoint, address })
     }
@@ -190,8 +212,11 @@ impl Scraper {
         let Some(plan) = self.plans.iter_mut().find(|plan| plan.endpoint == endpoint) else {
             return ScrapeOutcome::Unlisted;
         };
-        let sent = plan.on_its_way.take().map_or(0, |(_, sent)| sent);
-        let engine = plan.engine;
+        let load = plan
+            .on_its_way
+            .take()
+            .map_or_else(Load::default, |(_, load)| load);
+        let (engine, share) = (plan.engine, &mut plan.share);
         let page = match page_of(answer) {
             Ok(page) => page,
             Err(failure) => return self.fail(endpoint, failure),
@@ -200,14 +225,21 @@ impl Scraper {
             Ok(reading) => reading,
             Err(error) => return self.fail(endpoint, ScrapeFailure::Page(error)),
         };
-        let Some(known) = self.endpoint_mut(endpoint) else {
+        let endpoints = &mut self.snapshot.endpoints;
+        let Some(known) = endpoints.iter_mut().find(|known| known.id == endpoint) else {
             return ScrapeOutcome::Unlisted;
         };
         let restarted = reading.metrics.restarted_since(&known.metrics);
+        let share = share.update(load.sent_tokens, reading.metrics.prefix_queries);
+        let share = match (share, known.share) {
+            (Some(seen), Some(known)) => Some(known + SHARE_GAIN * (seen - known)),
+            (seen, known) => seen.or(known),
+        };
         let scraped = EndpointState {
             metrics: reading.metrics,
             scraped_at: Some(now),
-            sent_at_scrape: sent,
+            sent_at_scrape: load.sent,
+            share,
             reachable: true,
             ..known.clone()
         };
@@ -260,6 +292,7 @@ impl Scraper {
             *added = EndpointState {
                 id: added.id,
                 sent_at_scrape: 0,
+                share: None,
                 ..scraped
             };
         }
@@ -280,14 +313,13 @@ impl Scraper {
                 .iter()
                 .find(|it| it.address == endpoint.address);
             let engine = configured.map_or(self.config.engine, |configured| configured.engine);
-            let (due, on_its_way) = known
-                .and_then(|known| self.plans.get(known))
-                .map_or((Timestamp(0), None), |plan| (plan.due, plan.on_its_way));
+            let known = known.and_then(|known| self.plans.get(known));
             plans.push(Plan {
                 endpoint: endpoint.id,
                 engine,
-                due,
-                on_its_way,
+                due: known.map_or(Timestamp(0), |plan| plan.due),
+                on_its_way: known.and_then(|plan| plan.on_its_way),
+                share: known.map_or_else(Share::default, |plan| plan.share),
             });
         }
         self.plans = plans;
@@ -320,6 +352,12 @@ fn page_of(answer: Answer<'_>) -> Result<&[u8], ScrapeFailure> {
         _ => ScrapeFailure::Status(status),
     })
 }
+
+/// Prompt tokens that an endpoint counts before its share is told: a few dozen requests.
+const SHARE_WINDOW_TOKENS: u64 = 16_384;
+
+/// How fast the share follows new windows.
+const SHARE_GAIN: f64 = 0.3;
 
 #[cfg(test)]
 mod tests {

@@ -25,6 +25,8 @@ pub struct EndpointState {
     pub scraped_at: Option<Timestamp>,
     /// What all workers had sent to it by then, see [`crate::Load::sent`].
     pub sent_at_scrape: u32,
+    /// The share of its prompt tokens that this Envoy sends, `0..=1`; `None` until enough were seen to tell.
+    pub share: Option<f64>,
     /// False when nothing listens at its address.
     pub reachable: bool,
 }
@@ -39,6 +41,7 @@ impl EndpointState {
             metrics,
             scraped_at: None,
             sent_at_scrape: 0,
+            share: None,
             reachable: true,
         }
     }
@@ -99,6 +102,7 @@ impl Snapshot {
             writer.text(&endpoint.address.to_string());
             writer.count(endpoint.scraped_at.map(|at| at.0));
             writer.u32(endpoint.sent_at_scrape);
+            writer.gauge(endpoint.share);
             writer.u8(u8::from(endpoint.reachable));
             encode_metrics(&endpoint.metrics, &mut writer);
         }
@@ -120,6 +124,7 @@ impl Snapshot {
                 address: Address::from_str(reader.text()?).ok()?,
                 scraped_at: reader.count()?.map(Timestamp),
                 sent_at_scrape: reader.u32()?,
+                share: reader.gauge()?,
                 reachable: reader.u8()? == 1,
                 metrics: decode_metrics(&mut reader)?,
             });
@@ -295,6 +300,7 @@ mod tests {
         let endpoint = &mut snapshot.endpoints[1];
         endpoint.scraped_at = Some(Timestamp(77));
         endpoint.sent_at_scrape = 5;
+        endpoint.share = Some(0.25);
         endpoint.reachable = false;
         endpoint.metrics = EndpointMetrics {
             running: Some(1.0),

@@ -1,47 +1,35 @@
 //! Workers on threads of their own, with nothing in common but shared data.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use picker_core::{
-    BlockHash, Draws, EndpointId, Ledger, Pool, PoolOptions, PrefixIndex, Profile, Prompt, Request,
-    Ring, SharedData, Snapshot, Span, Timestamp, Troubles, Version, ledger_key,
+    Answered, BlockHash, Done, Draws, EndpointId, Entry, Ledger, LocalData, Pool, PoolOptions,
+    Profile, Prompt, Request, Ring, SharedData, Snapshot, Span, Timestamp, Troubles, Twins,
+    Version, ledger_key,
 };
 
-/// Shared data as Envoy keeps it: one lock, copies in and out, one counter of versions.
+/// Shared data as Envoy keeps it: one lock for all, copies in and out.
 #[derive(Default)]
-struct LockedData(Mutex<(HashMap<String, (Vec<u8>, u32)>, u32)>);
+struct LockedData(Mutex<LocalData>);
+
+impl LockedData {
+    fn locked(&self) -> MutexGuard<'_, LocalData> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl SharedData for LockedData {
     fn get(&self, key: &str, value: &mut Vec<u8>) -> Version {
-        value.clear();
-        let data = self.0.lock().unwrap();
-        data.0.get(key).map_or(Version::ABSENT, |(bytes, version)| {
-            value.extend_from_slice(bytes);
-            Version(*version)
-        })
+        self.locked().get(key, value)
     }
 
     fn set_if(&self, key: &str, value: &[u8], version: Version) -> bool {
-        let mut data = self.0.lock().unwrap();
-        let (values, writes) = &mut *data;
-        if values
-            .get(key)
-            .is_some_and(|(_, current)| *current != version.0)
-        {
-            return false;
-        }
-        *writes += 1;
-        values.insert(key.to_owned(), (value.to_vec(), *writes));
-        true
+        self.locked().set_if(key, value, version)
     }
 
     fn set(&self, key: &str, value: &[u8]) {
-        let mut data = self.0.lock().unwrap();
-        data.1 += 1;
-        let version = data.1;
-        data.0.insert(key.to_owned(), (value.to_vec(), version));
+        self.locked().set(key, value);
     }
 }
 
@@ -52,29 +40,54 @@ fn prompt(number: u64) -> Vec<BlockHash> {
     head.chain(tail).collect()
 }
 
+/// Appends what `make` says once `twins` knows all that came before; gives its number.
+fn append(
+    shared: &LockedData,
+    ring: &mut Ring,
+    twins: &mut Twins,
+    make: impl Fn(&Twins) -> Entry,
+) -> u64 {
+    loop {
+        ring.replay(shared, |sequence, entry| twins.apply(sequence, entry));
+        let entry = make(twins);
+        if let Some(sequence) = ring.append(shared, &entry) {
+            twins.apply(sequence, &entry);
+            return sequence;
+        }
+    }
+}
+
 #[test]
 fn replicas_that_append_at_once_end_up_the_same() {
     let shared = LockedData::default();
-    let replicas: Vec<(Ring, PrefixIndex)> = thread::scope(|scope| {
+    let replicas: Vec<(Ring, Twins)> = thread::scope(|scope| {
         let worker = |seed: u64| {
             let shared = &shared;
             move || {
                 let mut draws = Draws::new(seed);
-                let (mut ring, mut index) = (Ring::new("llm"), PrefixIndex::default());
+                let (mut ring, mut index) = (Ring::new("llm"), Twins::default());
                 for endpoint in 1..=3 {
                     index.set_capacity(EndpointId(endpoint), 60);
                 }
+                let mut placed = None;
                 for _ in 0..300 {
                     let endpoint = EndpointId(1 + draws.below(3));
                     let blocks = prompt(u64::from(draws.below(40)));
-                    loop {
-                        ring.replay(shared, |placed| index.apply(placed));
-                        let placed = index.placement(endpoint, &blocks);
-                        if ring.append(shared, &placed) {
-                            index.apply(&placed);
-                            break;
+                    let output_blocks = draws.below(3);
+                    let place = |twins: &Twins| twins.placement(endpoint, &blocks, (seed, None));
+                    placed = Some(match placed.take() {
+                        None => append(shared, &mut ring, &mut index, |twins| {
+                            Entry::Placed(place(twins))
+                        }),
+                        Some(placed) => {
+                            let done = Done {
+                                placed,
+                                output_blocks,
+                            };
+                            append(shared, &mut ring, &mut index, |_| Entry::Done(done));
+                            continue;
                         }
-                    }
+                    });
                 }
                 (ring, index)
             }
@@ -87,12 +100,12 @@ fn replicas_that_append_at_once_end_up_the_same() {
     });
     let mut views = Vec::new();
     for (mut ring, mut index) in replicas {
-        ring.replay(&shared, |placed| index.apply(placed));
+        ring.replay(&shared, |sequence, entry| index.apply(sequence, entry));
         assert_eq!((ring.next(), ring.lapped, index.unlinked), (901, 0, 0));
         let matched = |endpoint| (0..40).map(move |it| (endpoint, prompt(it)));
         let view: Vec<usize> = (1..=3)
             .flat_map(|endpoint| matched(EndpointId(endpoint)))
-            .map(|(endpoint, blocks)| index.matched(endpoint, &blocks))
+            .map(|(endpoint, blocks)| index.held(endpoint, &blocks).matched)
             .collect();
         views.push(view);
     }
@@ -131,7 +144,8 @@ fn what_several_workers_count_at_once_adds_up() {
                         .unwrap();
                     tickets.push(pick.ticket);
                     if number % 3 > 0 {
-                        pool.on_done(shared, &tickets.remove(0), Timestamp(0));
+                        let mut first = tickets.remove(0);
+                        pool.on_done(shared, &mut first, Answered::default(), Timestamp(0));
                     }
                 }
                 let troubles = pool.troubles();

@@ -273,6 +273,7 @@ mod tests {
         }
         assert_eq!(seen, expected);
         assert_eq!(server.gauges(), Gauges::default());
+        assert!(server.in_engine.is_empty());
     }
 
     #[test]

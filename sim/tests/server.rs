@@ -158,6 +158,11 @@ async fn a_prompt_sent_again_comes_from_the_cache_and_usage_metrics_and_state_ag
         (&state["prompt_tokens"], &state["cached_tokens"]),
         (&json!(512), &json!(240))
     );
+    let log = get_json(address, "/sim/log").await;
+    assert_eq!(
+        (&log[1]["prompt_tokens"], &log[1]["cached_tokens"]),
+        (&json!(256), &json!(240))
+    );
     server.stop().await;
 }
 
@@ -451,6 +456,50 @@ async fn a_broken_metrics_page_is_broken_in_the_way_asked_for() {
 }
 
 #[tokio::test]
+async fn any_page_can_stand_for_the_metrics_page_until_the_faults_change() {
+    let server = start(ServerOptions::default()).await;
+    let address = server.address();
+    let page = "sglang:num_running_reqs 3.0\n";
+    assert_eq!(raw(address, "POST", "/sim/metrics-page", page).await.0, 200);
+    assert_eq!(get(address, "/metrics").await, (200, page.to_owned()));
+    post(address, "/sim/faults", &json!({"metrics": "ok"})).await;
+    assert!(
+        get(address, "/metrics")
+            .await
+            .1
+            .contains("vllm:num_requests_running")
+    );
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_but_not_one_whose_answer_takes_its_time() {
+    let keep_alive = Duration::from_millis(100);
+    let options = ServerOptions {
+        keep_alive,
+        time_scale: 1.0,
+        ..ServerOptions::default()
+    };
+    let server = Server::start(options).await.unwrap();
+    let mut idle = TcpStream::connect(server.address()).await.unwrap();
+    idle.write_all(b"GET /ping HTTP/1.1\r\nhost: sim\r\n\r\n")
+        .await
+        .unwrap();
+    let read = async {
+        let mut answer = Vec::new();
+        let _ = idle.read_to_end(&mut answer).await;
+        answer
+    };
+    let answer = tokio::time::timeout(LIMIT, read).await.unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+    // 60 steps take about 330 ms.
+    let records = chats(server.address(), &[chat("hello", 60)]).await;
+    assert!(
+        records[0].is_success() && records[0].total > 2 * keep_alive,
+        "{records:?}"
+    );
+}
+
+#[tokio::test]
 async fn requests_fail_in_the_way_and_as_often_as_asked_for() {
     let server = start(ServerOptions::default()).await;
     let bodies = vec![chat("hello", 1); 8];
@@ -502,6 +551,38 @@ async fn a_refusing_server_takes_no_connections_and_comes_back_on_the_same_port(
     server.change_faults(FaultChange::default());
     wait_for_port(address, true).await;
     assert!(chats(address, &[chat("hello", 1)]).await[0].is_success());
+}
+
+#[tokio::test]
+async fn a_fault_that_cuts_connections_spares_the_one_that_asked_for_it() {
+    let server = start(ServerOptions::default()).await;
+    for (fault, end) in [
+        (r#"{"refuse":true}"#, r#"{"refuse":false}"#),
+        (r#"{"restart":true}"#, "{}"),
+    ] {
+        let mut idle = TcpStream::connect(server.address()).await.unwrap();
+        let mut asking = TcpStream::connect(server.address()).await.unwrap();
+        for body in [fault, end] {
+            let length = body.len();
+            let request = format!(
+                "POST /sim/faults HTTP/1.1\r\nhost: sim\r\ncontent-length: {length}\r\n\r\n{body}"
+            );
+            asking.write_all(request.as_bytes()).await.unwrap();
+            let read = async {
+                let mut answer = Vec::new();
+                while !answer.ends_with(b"}") {
+                    answer.push(asking.read_u8().await.unwrap());
+                }
+                answer
+            };
+            let answer = tokio::time::timeout(LIMIT, read).await.unwrap();
+            assert!(answer.starts_with(b"HTTP/1.1 200"), "{fault}");
+        }
+        let read = tokio::time::timeout(LIMIT, idle.read(&mut [0; 8]))
+            .await
+            .unwrap();
+        assert!(matches!(read, Ok(0) | Err(_)), "{fault}");
+    }
 }
 
 #[tokio::test]

@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::bootstrap::{Bootstrap, TRAFFIC};
 use crate::compose::Addresses;
 use crate::draw::Draw;
 use crate::http::Connection;
+use crate::ready::ready;
 use crate::run::model;
 use crate::state::State;
 
@@ -145,30 +146,6 @@ fn conclude(rules: &[(bool, String)]) -> Result<()> {
     ensure!(failed == 0, "{failed} of {} rules do not hold", rules.len());
     println!("\nThe check passed.");
     Ok(())
-}
-
-/// Waits until every endpoint's metrics are fresh.
-async fn ready(addresses: Addresses) -> Result<State> {
-    let deadline = Instant::now() + READY_LIMIT;
-    loop {
-        let state = State::fetch(addresses.pages).await;
-        if let Ok(state) = &state {
-            let mut endpoints = state.endpoints().peekable();
-            if endpoints.peek().is_some() && endpoints.all(|endpoint| endpoint.fresh) {
-                return Ok(state.clone());
-            }
-        }
-        if Instant::now() > deadline {
-            let state = state?;
-            let stale = state.endpoints().filter(|endpoint| !endpoint.fresh);
-            let stale: Vec<&str> = stale.map(|endpoint| endpoint.address.as_str()).collect();
-            bail!(
-                "no fresh metrics within {READY_LIMIT:?} from: {}",
-                stale.join(", ")
-            );
-        }
-        sleep(Duration::from_millis(50)).await;
-    }
 }
 
 /// How many workers have sent requests since `before`.
@@ -359,9 +336,6 @@ const UNRELATED_BYTES: usize = 1024;
 /// Pairs of prefixes drawn again: with three endpoints, eight pairs on the owner of the first two are
 /// an accident of one in 43 million.
 const PAIRS_MAX: usize = 8;
-
-/// How long the first scrapes may take.
-const READY_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a server may take for one answer, a slow real one included.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);

@@ -14,6 +14,7 @@ pub mod live;
 pub mod ports;
 pub mod proxy;
 pub mod read;
+pub mod ready;
 pub mod run;
 pub mod simulated;
 pub mod state;

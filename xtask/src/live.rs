@@ -1,7 +1,6 @@
 //! A line per endpoint, kept up to date.
 
 use std::fmt::Write as _;
-use std::future::pending;
 use std::io::{Write as _, stdout};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,11 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::state::{EndpointState, State};
 
 /// Shows the endpoints for ever: redrawn in place on a terminal, else printed when something changed.
-pub async fn show(pages: Option<SocketAddr>, terminal: bool) -> Result<()> {
-    let Some(pages) = pages else {
-        println!("No listener named `pages`, so there is nothing to show here.");
-        return pending().await;
-    };
+pub async fn show(pages: SocketAddr, terminal: bool) -> Result<()> {
     let mut shown = String::new();
     let mut shown_at: Option<Instant> = None;
     loop {
@@ -129,9 +124,11 @@ mod tests {
             generation: None,
             endpoints: vec![known, unknown],
             workers: vec![],
-            collector: None,
         };
-        let text = table(&State { pools: vec![pool] });
+        let text = table(&State {
+            pools: vec![pool],
+            collector: None,
+        });
         let words: Vec<Vec<&str>> = text
             .lines()
             .map(|line| line.split_whitespace().collect())

@@ -1,5 +1,6 @@
 //! `cargo xtask run`: Envoy with the picker in front of given servers, or of simulated ones.
 
+use std::future::pending;
 use std::io::{IsTerminal, stdout};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use crate::http::fetch;
 use crate::live;
 use crate::ports;
 use crate::proxy::{Proxy, ProxyOptions};
+use crate::ready::ready;
 use crate::simulated::Simulated;
 use crate::wasm::{self, Variant};
 use crate::workspace::{root, target};
@@ -64,18 +66,7 @@ pub fn run(arguments: RunArguments) -> Result<()> {
     let wasm = wasm::build(Variant::Shipped)?;
     let envoy = Envoy::find(arguments.envoy.as_deref())?;
     println!("Using {envoy}");
-    tokio::runtime::Runtime::new()?.block_on(async {
-        let mut stop = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            result = serve(&arguments, plan, &envoy, wasm) => result,
-            _ = stop.recv() => {
-                println!("\nStopped.");
-                Ok(())
-            }
-            _ = terminate.recv() => Ok(()),
-        }
-    })
+    tokio::runtime::Runtime::new()?.block_on(serve(&arguments, plan, &envoy, wasm))
 }
 
 /// What to run, as far as it is known before anything was started.
@@ -102,12 +93,13 @@ impl Plan {
             .map(Bootstrap::read)
             .transpose();
         let mut bootstrap = bootstrap.context("--envoy-config does not name a usable file")?;
-        let taken = match &mut bootstrap {
-            Some(bootstrap) => bootstrap.listener_address(TRAFFIC).ok(),
-            None => Some(arguments.listen),
-        };
-        if let Some(taken) = taken.filter(|address| !ports::is_free(*address)) {
-            bail!("somebody listens on {taken} already; choose another address with --listen");
+        match &mut bootstrap {
+            Some(bootstrap) => refuse_taken(bootstrap)?,
+            None if !ports::is_free(arguments.listen) => {
+                let listen = arguments.listen;
+                bail!("somebody listens on {listen} already; choose another with --listen");
+            }
+            None => {}
         }
         Ok(Self {
             config,
@@ -174,24 +166,37 @@ async fn serve(
             .or_else(|| arguments.check.then_some(2)),
         directory: target().join("run").join(process::id().to_string()),
     };
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
     let mut proxy = Proxy::start(envoy, &bootstrap, &options).await?;
     describe(&mut bootstrap, &proxy, simulated.is_some()).await;
-    let result = if arguments.check {
-        let addresses = Addresses::of(&mut bootstrap)?;
-        let seed = arguments.seed.unwrap_or_else(check::random_seed);
-        check::check(addresses, seed).await
-    } else {
-        let pages = bootstrap.listener_address(PAGES).ok();
-        tokio::select! {
-            status = proxy.ended() => {
-                let lines = proxy.last_lines(10);
-                bail!("Envoy ended ({}), its last words:\n{lines}", status?);
-            }
-            result = live::show(pages, stdout().is_terminal()) => result,
+    let result = tokio::select! {
+        status = proxy.ended() => {
+            let lines = proxy.last_lines(10);
+            bail!("Envoy ended ({}), its last words:\n{lines}", status?);
         }
+        result = work(arguments, &mut bootstrap) => result,
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
     };
     proxy.stop().await?;
     result
+}
+
+/// Checks, or shows the endpoints for ever.
+async fn work(arguments: &RunArguments, bootstrap: &mut Bootstrap) -> Result<()> {
+    if arguments.check {
+        let seed = arguments.seed.unwrap_or_else(check::random_seed);
+        return check::check(Addresses::of(bootstrap)?, seed).await;
+    }
+    let Ok(addresses) = Addresses::of(bootstrap) else {
+        println!("No listeners named `traffic` and `pages`, so there is nothing to show here.");
+        return pending().await;
+    };
+    if let Err(error) = ready(addresses).await {
+        println!("{error:#}");
+    }
+    live::show(addresses.pages, stdout().is_terminal()).await
 }
 
 /// Prints what listens where, and a line to try.
@@ -253,6 +258,19 @@ fn resolve(endpoint: &str) -> Result<SocketAddr> {
     let address = *first.with_context(|| format!("--endpoint {endpoint}: no address"))?;
     println!("{endpoint} is {address}");
     Ok(address)
+}
+
+/// Refuses a whole configuration whose ports are taken: two Envoys can share a port in silence.
+fn refuse_taken(bootstrap: &mut Bootstrap) -> Result<()> {
+    let listeners = [TRAFFIC, PAGES].map(|name| bootstrap.listener_address(name).ok());
+    let admin = bootstrap.admin_address().ok();
+    for address in listeners.into_iter().chain([admin]).flatten() {
+        ensure!(
+            ports::is_free(address),
+            "--envoy-config: somebody listens on {address} already; change it in the file"
+        );
+    }
+    Ok(())
 }
 
 /// Refuses a document whose destination the shipped configurations do not serve.

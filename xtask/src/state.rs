@@ -12,6 +12,8 @@ use crate::http::fetch;
 pub struct State {
     /// All pools.
     pub pools: Vec<PoolState>,
+    /// Who scrapes; `None` while nobody has begun.
+    pub collector: Option<CollectorState>,
 }
 
 /// One pool.
@@ -25,8 +27,6 @@ pub struct PoolState {
     pub endpoints: Vec<EndpointState>,
     /// The workers that have picked for it.
     pub workers: Vec<WorkerState>,
-    /// Who scrapes.
-    pub collector: Option<CollectorState>,
 }
 
 /// One endpoint; `None` is unknown.
@@ -74,10 +74,8 @@ pub struct WorkerState {
 /// The lease of the collector.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct CollectorState {
-    /// Whether a root holds the lease.
+    /// Whether a root holds the lease now.
     pub held: bool,
-    /// The age of its last renewal, in milliseconds.
-    pub age_ms: Option<f64>,
 }
 
 impl State {
@@ -116,7 +114,7 @@ mod tests {
         let page = r#"{"pools":[{"name":"llm","generation":1,"endpoints":[{"id":1,
             "address":"127.0.0.1:8001","fresh":false,"age_ms":null,"running":null,"waiting":null,
             "kv_usage":null,"prefix_queries":null,"prefix_hits":null,"capacity_tokens":null,
-            "in_flight":2,"sent":17}],"workers":[],"collector":{"held":false,"age_ms":null}}]}"#;
+            "in_flight":2,"sent":17}],"workers":[]}],"collector":null}"#;
         let state: State = serde_json::from_str(page).unwrap();
         let endpoint = state.endpoints().next().unwrap();
         assert_eq!((endpoint.in_flight, endpoint.running), (2, None));

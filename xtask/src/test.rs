@@ -117,8 +117,8 @@ fn wasm_tests() -> Result<Outcome> {
     }
     wasm::add_target(CORE_TARGET)?;
     let runner = test_runner()?;
-    let arguments = ["test", "--quiet", "--package", "picker-core", "--lib"];
-    let mut tests = cargo(&arguments);
+    // Not quiet: the runner does not know that argument, and cargo hands it on.
+    let mut tests = cargo(&["test", "--package", "picker-core", "--lib"]);
     tests.args(["--target", CORE_TARGET]);
     passes(tests.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", runner))
 }

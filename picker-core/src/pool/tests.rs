@@ -53,11 +53,24 @@ fn idle(endpoints: u8, now: Timestamp) -> Snapshot {
     snapshot
 }
 
+fn some_pick() -> Pick {
+    let ticket = Ticket::default();
+    let endpoint = EndpointId(1);
+    Pick {
+        endpoint,
+        destinations: Vec::new(),
+        matched: 0,
+        blocks: 0,
+        prompt_tokens: 0,
+        ticket,
+    }
+}
+
 fn spread(picks: &[Pick], endpoints: usize) -> Vec<usize> {
     let mut counts = vec![0; endpoints];
     picks
         .iter()
-        .for_each(|pick| counts[pick.ticket.endpoint.0 as usize - 1] += 1);
+        .for_each(|pick| counts[pick.endpoint.0 as usize - 1] += 1);
     counts
 }
 
@@ -69,13 +82,13 @@ fn a_prefix_placed_by_one_worker_is_found_by_all_others() {
     for round in 0..40 {
         let (pool, draws) = &mut workers[round % 4];
         let prefix = (round / 4 % 2) as u64;
-        let pick = pool
+        let mut pick = pool
             .pick(&shared, &request(prefix, 30), draws, Timestamp(1))
             .unwrap();
-        pool.on_done(&shared, &pick.ticket, Timestamp(1));
+        pool.on_done(&shared, &mut pick.ticket, Answered::default(), Timestamp(1));
         if round >= 8 {
             assert_eq!((pick.matched, pick.blocks), (30, 30));
-            home.push((prefix, pick.ticket.endpoint));
+            home.push((prefix, pick.endpoint));
         }
     }
     home.sort_unstable();
@@ -97,9 +110,11 @@ fn a_burst_over_several_workers_spreads_although_all_endpoints_hold_the_prefix()
     let warm = request(1, 50);
     for endpoint in 1..=8 {
         workers[0].0.catch_up(&shared);
-        workers[0]
-            .0
-            .place(&shared, EndpointId(endpoint), &warm.prompts[0].blocks);
+        let mut pick = Pick {
+            endpoint: EndpointId(endpoint),
+            ..some_pick()
+        };
+        workers[0].0.place(&shared, &warm, &mut pick);
     }
     let burst = |at: usize| {
         let (pool, draws) = &mut workers[at % 8];
@@ -120,10 +135,10 @@ fn equal_endpoints_share_requests_that_have_nothing_in_common() {
     publish(&shared, "llm", &idle(4, Timestamp(0)));
     let mut picks = Vec::new();
     for number in 0..4000 {
-        let pick = pool
+        let mut pick = pool
             .pick(&shared, &request(number, 2), &mut draws, Timestamp(0))
             .unwrap();
-        pool.on_done(&shared, &pick.ticket, Timestamp(0));
+        pool.on_done(&shared, &mut pick.ticket, Answered::default(), Timestamp(0));
         // A scrape shows the idle endpoint again, so nothing but the draw decides.
         let mut snapshot = idle(4, Timestamp(0));
         for endpoint in &mut snapshot.endpoints {
@@ -162,33 +177,61 @@ fn what_ends_is_given_back_exactly() {
         pool.read_ledger(&shared);
         pool.ledger.total(id, Timestamp(5))
     };
-    let endpoint = pick.ticket.endpoint;
+    let endpoint = pick.endpoint;
     let load = total(&mut other, endpoint);
     assert_eq!(
-        (load.requests, load.prefill_tokens, load.blocks, load.sent),
-        (1, 512, 8, 1)
+        load,
+        Load {
+            requests: 1,
+            prefill_tokens: 512,
+            sent: 1,
+            sent_tokens: 512
+        }
     );
+    assert_eq!(pool.twins().pinned(endpoint), 8);
     pool.on_first_byte(&shared, &mut pick.ticket, Timestamp(5));
     assert_eq!(total(&mut other, endpoint).prefill_tokens, 0);
     let second = EndpointId(3 - endpoint.0);
-    let address = pool.snapshot().endpoint(second).unwrap().address;
-    assert!(pool.on_served_by(&shared, &mut pick.ticket, address, Timestamp(5)));
+    let address_of = |pool: &Pool, id| pool.snapshot().endpoint(id).unwrap().address;
+    let (first, address) = (address_of(&pool, endpoint), address_of(&pool, second));
+    let stranger = "9.9.9.9:9".parse().unwrap();
+    let ticket = &mut pick.ticket;
+    assert!(pool.on_served_by(&shared, ticket, first, Timestamp(5)));
+    assert!(!pool.on_served_by(&shared, ticket, stranger, Timestamp(5)));
     assert_eq!(
-        total(&mut other, endpoint),
-        Load::default(),
+        total(&mut other, endpoint).requests,
+        1,
+        "a stranger is not counted"
+    );
+    assert!(!pool.on_served_by(&shared, ticket, address, Timestamp(5)));
+    let rest = Load {
+        requests: 0,
+        prefill_tokens: 0,
+        ..load
+    };
+    assert_eq!(total(&mut other, endpoint), rest);
+    assert_eq!(
+        total(&mut other, second).requests,
+        1,
         "it moved to the one that served"
     );
-    assert_eq!(total(&mut other, second).requests, 1);
-    pool.on_done(&shared, &pick.ticket, Timestamp(5));
-    assert_eq!(
-        total(&mut other, second),
-        Load {
-            sent: 1,
-            ..Load::default()
-        }
-    );
-    let stranger = "9.9.9.9:9".parse().unwrap();
-    assert!(!pool.on_served_by(&shared, &mut pick.ticket, stranger, Timestamp(5)));
+    for _ in 0..2 {
+        pool.on_done(
+            &shared,
+            ticket,
+            Answered {
+                output_tokens: Some(200),
+            },
+            Timestamp(5),
+        );
+        assert_eq!(total(&mut other, second), Load::default());
+        assert_eq!(pool.twins().pinned(endpoint), 0);
+        assert_eq!(
+            pool.twins().blocks(endpoint),
+            8 + 3,
+            "200 tokens fill three blocks"
+        );
+    }
 }
 
 #[test]
@@ -238,7 +281,7 @@ fn a_new_incarnation_starts_cold() {
     let pick = pool
         .pick(&shared, &request(1, 9), &mut draws, Timestamp(0))
         .unwrap();
-    assert_eq!((pick.ticket.endpoint, pick.matched), (EndpointId(2), 0));
+    assert_eq!((pick.endpoint, pick.matched), (EndpointId(2), 0));
 }
 
 #[test]
@@ -249,9 +292,10 @@ fn an_engine_without_prefix_caching_attracts_nobody() {
     snapshot.endpoints[0].metrics.prefix_caching = Some(false);
     publish(&shared, "llm", &snapshot);
     for _ in 0..2 {
-        let pick = pool
+        let mut pick = pool
             .pick(&shared, &request(1, 9), &mut draws, Timestamp(0))
             .unwrap();
+        pool.on_done(&shared, &mut pick.ticket, Answered::default(), Timestamp(0));
         assert_eq!(pick.matched, 0);
     }
 }
@@ -263,11 +307,92 @@ fn the_told_capacity_bounds_what_is_remembered() {
     let mut snapshot = idle(1, Timestamp(0));
     snapshot.endpoints[0].metrics.capacity_tokens = Some(6400);
     publish(&shared, "llm", &snapshot);
-    pool.pick(&shared, &request(1, 200), &mut draws, Timestamp(0))
+    let mut pick = pool
+        .pick(&shared, &request(1, 200), &mut draws, Timestamp(0))
         .unwrap();
+    pool.on_done(&shared, &mut pick.ticket, Answered::default(), Timestamp(0));
     assert_eq!(
-        pool.index.held(EndpointId(1)),
+        pool.twins().blocks(EndpointId(1)),
         95,
         "95 % of 100 blocks of 64 tokens"
     );
+}
+
+#[test]
+fn a_failing_endpoint_gets_no_more_until_its_time_is_over() {
+    let shared = LocalData::default();
+    let mut workers = [worker(3, 1), worker(3, 2)];
+    let second = |seconds: u64| Timestamp(seconds * 1_000_000);
+    let mut served = |shared: &LocalData, at: usize, now: Timestamp| {
+        let (pool, draws) = &mut workers[at % 2];
+        let mut pick = pool.pick(shared, &Request::bodiless(), draws, now).unwrap();
+        let failed = pick.endpoint == EndpointId(3);
+        let verdict = if failed {
+            Verdict::Failed
+        } else {
+            Verdict::Served
+        };
+        pool.on_verdict(shared, &pick.ticket, verdict, now);
+        pool.on_done(shared, &mut pick.ticket, Answered::default(), now);
+        failed
+    };
+    let early = (0..60).filter(|at| served(&shared, *at, second(1))).count();
+    assert_eq!(early, 3, "all workers know after the third failure");
+    let later = (0..60).filter(|at| served(&shared, *at, second(2))).count();
+    assert_eq!(later, 1, "one probe, and the time is longer");
+}
+
+#[test]
+fn the_only_endpoint_is_never_left_alone() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(1, 1);
+    for _ in 0..20 {
+        let pick = pool
+            .pick(&shared, &Request::bodiless(), &mut draws, Timestamp(0))
+            .unwrap();
+        pool.on_verdict(&shared, &pick.ticket, Verdict::Failed, Timestamp(0));
+    }
+}
+
+#[test]
+fn an_adapter_goes_where_it_was_loaded_although_the_page_forgot_it() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(3, 1);
+    pool.options.profile = Profile::least_cost();
+    let lora = |running: &[&str]| crate::Lora {
+        running: running.iter().map(|name| String::from(*name)).collect(),
+        max: Some(2),
+        ..Default::default()
+    };
+    let mut snapshot = idle(3, Timestamp(0));
+    for endpoint in &mut snapshot.endpoints {
+        endpoint.metrics.lora = Some(lora(&[]));
+    }
+    snapshot.endpoints[1].metrics.lora = Some(lora(&["sql"]));
+    publish(&shared, "llm", &snapshot);
+    let request = Request {
+        model: Some("sql".into()),
+        ..Request::bodiless()
+    };
+    let mut sent_to = |snapshot: &Snapshot| {
+        publish(&shared, "llm", snapshot);
+        let mut pick = pool
+            .pick(&shared, &request, &mut draws, Timestamp(0))
+            .unwrap();
+        pool.on_done(&shared, &mut pick.ticket, Answered::default(), Timestamp(0));
+        pick.endpoint
+    };
+    assert_eq!(
+        sent_to(&snapshot),
+        EndpointId(2),
+        "its page names the adapter"
+    );
+    snapshot.endpoints[1].metrics.lora = Some(lora(&[]));
+    for _ in 0..10 {
+        assert_eq!(
+            sent_to(&snapshot),
+            EndpointId(2),
+            "it was sent there before"
+        );
+    }
 }

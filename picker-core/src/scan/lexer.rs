@@ -5,10 +5,9 @@
 //! bytes inside strings (control characters, invalid UTF-8), for nothing here depends on them
 //! and it would cost a second pass.
 
-use memchr::memchr2;
-
-use super::escape::Unescape;
 use super::number::{Number, Read};
+use super::search::{next_integer, without_blanks};
+use super::text::Text;
 
 /// A step through a JSON document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,18 +52,22 @@ pub(super) struct Lexer {
     objects: u128,
     depth: u32,
     number: Number,
-    unescape: Unescape,
+    /// What is left of the word or byte order mark that has begun.
+    word: &'static [u8],
+    /// What the word means.
+    word_token: Option<Token>,
+    text: Text,
     fault: Option<LexerFault>,
     byte_order_mark: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Expect {
-    /// The object, or the byte order mark before it.
+    /// The object, or a byte order mark before it.
     #[default]
     Document,
     /// The rest of a byte order mark.
-    Mark(&'static [u8]),
+    InMark,
     Key,
     KeyOrEnd,
     Colon,
@@ -74,7 +77,7 @@ enum Expect {
     InKey,
     InString,
     InNumber,
-    InWord(Token, &'static [u8]),
+    InWord,
     /// Only blanks: the object has ended.
     Nothing,
 }
@@ -97,37 +100,17 @@ impl Lexer {
     /// `true` once it has ended; until then call again with the next chunk.
     #[inline]
     pub(super) fn text(&mut self, input: &mut &[u8], mut out: impl FnMut(&[u8])) -> bool {
-        loop {
-            while self.unescape.is_open() {
-                let Some((&byte, rest)) = input.split_first() else {
-                    return false;
-                };
-                if self.unescape.take(byte, &mut out).is_err() {
-                    self.fault = Some(LexerFault::Malformed);
-                    return false;
-                }
-                *input = rest;
-            }
-            let at = memchr2(b'"', b'\\', input);
-            let (plain, rest) = input
-                .split_at_checked(at.unwrap_or(input.len()))
-                .unwrap_or_default();
-            if !plain.is_empty() {
-                self.unescape.settle(&mut out);
-                out(plain);
-            }
-            let Some((&byte, rest)) = rest.split_first() else {
-                *input = rest;
-                return false;
+        let Ok(has_ended) = self.text.read(input, &mut out) else {
+            self.fault = Some(LexerFault::Malformed);
+            return false;
+        };
+        if has_ended {
+            self.expect = match self.expect {
+                Expect::InKey => Expect::Colon,
+                _ => Expect::CommaOrEnd,
             };
-            *input = rest;
-            if byte == b'"' {
-                self.unescape.settle(&mut out);
-                self.end_string();
-                return true;
-            }
-            self.unescape.begin();
         }
+        has_ended
     }
 
     /// Hands `out` the rest of the list or object that has begun, without the blanks between its
@@ -161,6 +144,20 @@ impl Lexer {
         }
     }
 
+    /// Hands `out` the integers that follow in a list, after one was read, while all is plain: a
+    /// comma, at most nine digits, and the byte after them in the same chunk.
+    ///
+    /// What is not plain is left to [`next`](Self::next).
+    pub(super) fn integers(&mut self, input: &mut &[u8], mut out: impl FnMut(u32)) {
+        if self.expect != Expect::CommaOrEnd {
+            return;
+        }
+        while let Some((value, rest)) = next_integer(input) {
+            out(value);
+            *input = rest;
+        }
+    }
+
     /// How many brackets are open.
     pub(super) fn depth(&self) -> u32 {
         self.depth
@@ -188,15 +185,14 @@ impl Lexer {
         // A number or a word that goes on in this chunk ends at a blank and has to see it.
         if matches!(
             self.expect,
-            Expect::InNumber | Expect::InWord(..) | Expect::Mark(_)
+            Expect::InMark | Expect::InNumber | Expect::InWord
         ) {
             return false;
         }
-        let before = input.len();
-        while let [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] = *input {
-            *input = rest;
-        }
-        input.len() != before
+        let rest = without_blanks(input);
+        let has_blanks = rest.len() < input.len();
+        *input = rest;
+        has_blanks
     }
 
     /// Reads one token or one mark of punctuation; `None` for the latter, and as in `next`.
@@ -205,7 +201,7 @@ impl Lexer {
         let (&byte, rest) = input.split_first()?;
         match self.expect {
             Expect::InNumber => return self.read_number(input),
-            Expect::InWord(token, word) => return self.read_word(token, word, input),
+            Expect::InWord => return self.read_word(input),
             Expect::Value | Expect::ValueOrEnd if byte != b']' => {
                 return self.begin_value(byte, input);
             }
@@ -239,33 +235,36 @@ impl Lexer {
                 return self.close();
             }
             (Expect::Document, b'{') => return self.open(Token::Object),
-            (Expect::Document, 0xEF) => self.expect = Expect::Mark(&[0xBB, 0xBF]),
-            (Expect::Mark([first, rest @ ..]), _) if *first == byte => {
-                self.byte_order_mark = rest.is_empty();
-                self.expect = if rest.is_empty() {
-                    Expect::Document
-                } else {
-                    Expect::Mark(rest)
-                };
+            (Expect::Document, 0xEF) => {
+                self.expect = Expect::InMark;
+                self.word = &[0xBB, 0xBF];
             }
-            (Expect::Document | Expect::Mark(_), _) => self.fault = Some(LexerFault::NotAnObject),
+            (Expect::InMark, _) if self.word.first() == Some(&byte) => {
+                self.word = self.word.get(1..).unwrap_or_default();
+                if self.word.is_empty() {
+                    self.byte_order_mark = true;
+                    self.expect = Expect::Document;
+                }
+            }
+            (Expect::Document | Expect::InMark, _) => self.fault = Some(LexerFault::NotAnObject),
             (Expect::Nothing, _) => self.fault = Some(LexerFault::TrailingBytes),
             _ => self.fault = Some(LexerFault::Malformed),
         }
         None
     }
 
+    #[inline]
     fn begin_value(&mut self, byte: u8, input: &mut &[u8]) -> Option<Token> {
-        let (token, word): (_, &[u8]) = match byte {
+        let token = match byte {
             b'"' => {
                 self.expect = Expect::InString;
-                (Some(Token::String), &[])
+                Some(Token::String)
             }
-            b'{' => (self.open(Token::Object), &[]),
-            b'[' => (self.open(Token::Array), &[]),
-            b't' => (Some(Token::True), b"true"),
-            b'f' => (Some(Token::False), b"false"),
-            b'n' => (Some(Token::Null), b"null"),
+            b'{' => self.open(Token::Object),
+            b'[' => self.open(Token::Array),
+            b't' => return self.begin_word(Token::True, b"true", input),
+            b'f' => return self.begin_word(Token::False, b"false", input),
+            b'n' => return self.begin_word(Token::Null, b"null", input),
             b'-' | b'0'..=b'9' => {
                 self.expect = Expect::InNumber;
                 self.number = Number::default();
@@ -273,15 +272,25 @@ impl Lexer {
             }
             _ => {
                 self.fault = Some(LexerFault::Malformed);
-                return None;
+                None
             }
         };
-        let token = token?;
-        if word.is_empty() {
+        if token.is_some() {
             *input = input.get(1..).unwrap_or_default();
-            return Some(token);
         }
-        self.read_word(token, word, input)
+        token
+    }
+
+    fn begin_word(
+        &mut self,
+        token: Token,
+        word: &'static [u8],
+        input: &mut &[u8],
+    ) -> Option<Token> {
+        self.expect = Expect::InWord;
+        self.word = word;
+        self.word_token = Some(token);
+        self.read_word(input)
     }
 
     fn read_number(&mut self, input: &mut &[u8]) -> Option<Token> {
@@ -301,26 +310,18 @@ impl Lexer {
         None
     }
 
-    fn read_word(
-        &mut self,
-        token: Token,
-        mut word: &'static [u8],
-        input: &mut &[u8],
-    ) -> Option<Token> {
-        while let [expected, word_rest @ ..] = word {
-            let Some((byte, rest)) = input.split_first() else {
-                self.expect = Expect::InWord(token, word);
-                return None;
-            };
+    fn read_word(&mut self, input: &mut &[u8]) -> Option<Token> {
+        while let [expected, word @ ..] = self.word {
+            let (byte, rest) = input.split_first()?;
             if byte != expected {
                 self.fault = Some(LexerFault::Malformed);
                 return None;
             }
             *input = rest;
-            word = word_rest;
+            self.word = word;
         }
         self.expect = Expect::CommaOrEnd;
-        Some(token)
+        self.word_token
     }
 
     fn open(&mut self, token: Token) -> Option<Token> {
@@ -348,13 +349,6 @@ impl Lexer {
             Expect::CommaOrEnd
         };
         Some(Token::End)
-    }
-
-    fn end_string(&mut self) {
-        self.expect = match self.expect {
-            Expect::InKey => Expect::Colon,
-            _ => Expect::CommaOrEnd,
-        };
     }
 
     fn in_object(&self) -> bool {

@@ -224,8 +224,29 @@ fn squeeze(json: &str) -> Vec<u8> {
     out
 }
 
+/// A string, by way of UTF-16, where a lone half of a pair is easy to see.
 fn string(json: &str) -> Option<String> {
-    serde_json::from_str(json).ok()
+    let inside = json.strip_prefix('"')?.strip_suffix('"')?;
+    let (mut units, mut letters) = (Vec::new(), inside.chars());
+    while let Some(letter) = letters.next() {
+        let escaped = if letter == '\\' { letters.next()? } else { ' ' };
+        let letter = match escaped {
+            'b' => '\u{8}',
+            'f' => '\u{C}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => {
+                let digits: String = letters.by_ref().take(4).collect();
+                units.push(u16::from_str_radix(&digits, 16).ok()?);
+                continue;
+            }
+            '"' | '\\' | '/' => escaped,
+            _ => letter,
+        };
+        units.extend_from_slice(letter.encode_utf16(&mut [0; 2]));
+    }
+    Some(String::from_utf16_lossy(&units))
 }
 
 fn object(json: &str) -> Option<Members<'_>> {
@@ -280,8 +301,8 @@ impl<'de> Deserialize<'de> for Members<'de> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
+                while let Some((key, value)) = map.next_entry::<&RawValue, _>()? {
+                    members.push((string(key.get()).unwrap_or_default(), value));
                 }
                 Ok(Members(members))
             }

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::mem;
 
 /// A member that should be a short text.
 #[derive(Default)]
@@ -11,7 +12,9 @@ pub(super) enum Name {
     Absent,
     /// Of another type.
     NotText,
-    /// The text so far.
+    /// The text so far; it does not count before it has ended, for half a name is another name.
+    Open(Vec<u8>),
+    /// The text.
     Text(Vec<u8>),
     /// Longer than its limit.
     TooLong,
@@ -32,11 +35,11 @@ pub(super) struct Key {
 
 impl Name {
     pub(super) fn begin() -> Self {
-        Self::Text(Vec::new())
+        Self::Open(Vec::new())
     }
 
     pub(super) fn push(&mut self, text: &[u8], bytes_max: usize) {
-        if let Self::Text(name) = self {
+        if let Self::Open(name) = self {
             if bytes_max - name.len() < text.len() {
                 *self = Self::TooLong;
             } else {
@@ -45,9 +48,15 @@ impl Name {
         }
     }
 
+    pub(super) fn end(&mut self) {
+        if let Self::Open(name) = self {
+            *self = Self::Text(mem::take(name));
+        }
+    }
+
     pub(super) fn finish(self) -> Result<Option<String>, NameFault> {
         match self {
-            Self::Absent => Ok(None),
+            Self::Absent | Self::Open(_) => Ok(None),
             Self::NotText => Err(NameFault::NotText),
             Self::Text(name) => String::from_utf8(name)
                 .map(Some)

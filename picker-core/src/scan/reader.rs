@@ -39,6 +39,8 @@ pub(super) struct Reader {
 pub(super) enum Taking {
     /// Token by token.
     Tokens,
+    /// Token ids as long as there are some, then token by token.
+    TokenIds,
     /// The inside of the string or key that has begun.
     Text(Target),
     /// The rest of the list or object that has begun, as it is written.
@@ -133,6 +135,12 @@ impl Reader {
         }
     }
 
+    /// Takes a token id that stands in a list after another one.
+    #[inline]
+    pub(super) fn token_id(&mut self, id: u32) {
+        self.prompts.push(&id.to_le_bytes());
+    }
+
     /// Says that the text for `target` has ended.
     pub(super) fn end_text(&mut self, target: Target) {
         match target {
@@ -141,8 +149,10 @@ impl Reader {
                 self.field = place.map_or(Field::Ignored, |it| it.member(self.key.as_bytes()));
             }
             Target::Media(kind) => self.end_media(kind),
+            Target::CacheSalt => self.cache_salt.end(),
+            Target::Model => self.model.end(),
             Target::Prompt => self.prompts.close(),
-            Target::CacheSalt | Target::Model | Target::Nowhere | Target::Section(_) => {}
+            Target::Nowhere | Target::Section(_) => {}
         }
     }
 
@@ -176,6 +186,7 @@ impl Reader {
             prompts.extend(self.sections.finish(origin));
         }
         Request {
+            group: None,
             shape: Some(self.shape),
             model,
             stream: self.stream,
@@ -295,8 +306,8 @@ impl Reader {
             Token::String => Taking::Text(Target::Prompt),
             Token::Array => self.enter(Place::TokenIds),
             Token::Number(Some(id)) if let Ok(id) = u32::try_from(id) => {
-                self.prompts.push(&id.to_le_bytes());
-                Taking::Tokens
+                self.token_id(id);
+                Taking::TokenIds
             }
             _ => self.mixed_prompts(token),
         }

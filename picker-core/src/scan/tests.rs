@@ -4,9 +4,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-#[cfg(target_arch = "wasm32")]
-use wasm_bindgen_test::wasm_bindgen_test as test;
-
 use super::names::{CACHE_SALT_BYTES_MAX, MODEL_BYTES_MAX};
 use super::prompts::PROMPTS_MAX;
 use super::*;

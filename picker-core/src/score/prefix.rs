@@ -7,6 +7,6 @@ use crate::score::Score;
 
 pub(super) fn score(cx: &Context<'_>, scores: &mut [Score]) {
     for (candidate, score) in cx.candidates.iter().zip(scores) {
-        *score = Score::new(candidate.matched as f64 / cx.blocks.max(1) as f64);
+        *score = Score::new(candidate.held.matched as f64 / cx.blocks.max(1) as f64);
     }
 }

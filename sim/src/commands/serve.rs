@@ -1,6 +1,8 @@
 //! `sim serve`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::builder::PossibleValuesParser;
@@ -59,6 +61,12 @@ pub(crate) struct Args {
     /// Read the body of a POST to any unknown path and answer 200 with its length.
     #[arg(long)]
     accept_unknown: bool,
+    /// After how many seconds an idle connection is closed.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    keep_alive: f64,
+    /// A file to show instead of the metrics page, until a POST to /sim/faults says otherwise.
+    #[arg(long, value_name = "FILE")]
+    metrics_page: Option<PathBuf>,
     /// How many requests `/sim/log` remembers.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     log_len: usize,
@@ -74,7 +82,15 @@ pub(crate) struct Args {
 
 /// Serves until Ctrl-C.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    let page = args
+        .metrics_page
+        .as_ref()
+        .map(|path| std::fs::read_to_string(path).with_context(|| path.display().to_string()));
+    let page = page.transpose()?;
     let server = Server::start(options(args)?).await?;
+    if let Some(page) = page {
+        server.show_page(page);
+    }
     println!("listening on http://{}", server.address());
     tokio::signal::ctrl_c()
         .await
@@ -107,6 +123,7 @@ fn options(args: Args) -> anyhow::Result<ServerOptions> {
         prefix_caching: !args.no_prefix_caching,
         prompt_tokens_details: !args.no_prompt_tokens_details,
         accept_unknown: args.accept_unknown,
+        keep_alive: Duration::try_from_secs_f64(args.keep_alive).context("--keep-alive")?,
         faults,
         log_len: args.log_len,
     })
@@ -126,6 +143,7 @@ const PATHS: &str = r#"Paths:
     {"refuse": true}          refuse connections; the one that asked stays open to end it
     {"refuse_ms": 500}        refuse connections for so long
     {"restart": true}         new start time, counters 0, empty cache, requests in flight cut
+  POST /sim/metrics-page   show the body instead of the metrics page, until the faults change
 
 Every answer carries `x-sim-endpoint: IP:PORT`, so that a client behind a proxy can tell who
 served it. Faults of requests do not hit /metrics, /health, /ping, /version, /v1/models, /sim."#;

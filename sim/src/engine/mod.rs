@@ -6,6 +6,7 @@
 //! a request can hit blocks that another one got in the same step.
 
 mod adapters;
+mod allocate;
 mod config;
 mod pool;
 mod request;
@@ -17,7 +18,7 @@ pub use request::Request;
 pub use step::{Admission, Event, Sample, Step, Work};
 
 use adapters::Adapters;
-use pool::{BlockId, BlockPool};
+use pool::BlockPool;
 use request::{Entry, Status};
 use waiting::{Slot, Waiting};
 
@@ -386,121 +387,78 @@ impl Engine {
         }
         place
     }
+}
 
-    /// The cached blocks that a waiting request can start from.
-    ///
-    /// The last token is always computed, for it gives the first one of the answer.
-    fn lookup(&mut self, slot: Slot) -> Vec<BlockId> {
-        let block_size = self.config.block_size;
-        let Some(entry) = &mut self.entries[slot as usize] else {
-            return Vec::new();
-        };
-        if !self.config.prefix_caching {
-            return Vec::new();
-        }
-        let blocks_max = entry.known.saturating_sub(1) / block_size;
-        let hashes = entry.hashes(block_size).iter().take(blocks_max);
-        hashes.map_while(|&hash| self.pool.oldest(hash)).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engine(usable: u32, policy: Policy) -> Engine {
+        let (num_blocks, block_size) = (usable + 1, 4);
+        Engine::new(Config {
+            num_blocks,
+            block_size,
+            policy,
+            ..Config::default()
+        })
     }
 
-    /// Gives a running request the blocks for `tokens` more; `false` when there are not enough.
-    fn grow(&mut self, slot: Slot, tokens: usize) -> bool {
-        let Some(entry) = &mut self.entries[slot as usize] else {
-            return false;
-        };
-        let upto = entry.computed + tokens;
-        let needed = upto
-            .div_ceil(self.config.block_size)
-            .saturating_sub(entry.blocks.len());
-        if needed > self.pool.free() {
-            return false;
-        }
-        self.take(slot, needed);
-        self.store(slot, upto);
-        true
-    }
-
-    /// Gives a waiting request its hits and the blocks for `tokens` more; `false` when it does
-    /// not fit.
-    fn admit(&mut self, slot: Slot, tokens: usize, hit: &[BlockId]) -> bool {
-        let block_size = self.config.block_size;
-        let Some(entry) = &mut self.entries[slot as usize] else {
-            return false;
-        };
-        // Hit blocks that nobody uses leave the free queue too.
-        let revived = hit
-            .iter()
-            .filter(|&&block| self.pool.is_free(block))
-            .count();
-        let needed = |upto: usize| upto.div_ceil(block_size).saturating_sub(hit.len()) + revived;
-        let reserve = if self.running.is_empty() {
-            0
-        } else {
-            (self.config.watermark * f64::from(self.config.num_blocks)) as usize
-        };
-        let upto = hit.len() * block_size + tokens;
-        let asked = if self.config.reserve_full_prompt {
-            entry.known.max(upto)
-        } else {
-            upto
-        };
-        if needed(asked) + reserve > self.pool.free() {
-            return false;
-        }
-        for &block in hit {
-            self.pool.touch(block);
-        }
-        entry.blocks.extend_from_slice(hit);
-        entry.hashed = hit.len();
-        self.take(slot, needed(upto) - revived);
-        self.store(slot, upto);
-        true
-    }
-
-    /// Moves blocks from the free queue to a request.
-    fn take(&mut self, slot: Slot, count: usize) {
-        let Some(entry) = &mut self.entries[slot as usize] else {
-            return;
-        };
-        for _ in 0..count {
-            let Some((block, evicted)) = self.pool.take() else {
-                return;
-            };
-            entry.blocks.push(block);
-            if let (Some(hash), true) = (evicted, self.config.record_events) {
-                self.step.events.push(Event::Removed(hash));
-            }
+    fn request(first: u32, prompt: u32, output: usize, priority: i64) -> Request {
+        let prompt = (first..first + prompt).collect();
+        Request {
+            prompt,
+            output: vec![7; output],
+            priority,
+            ..Request::default()
         }
     }
 
-    /// Gives the blocks that are full after `upto` tokens their hashes.
-    fn store(&mut self, slot: Slot, upto: usize) {
-        let block_size = self.config.block_size;
-        let Some(entry) = &mut self.entries[slot as usize] else {
-            return;
-        };
-        let (from, full) = (entry.hashed, upto.min(entry.known) / block_size);
-        if !self.config.prefix_caching || full <= from {
-            return;
-        }
-        entry.hashes(block_size);
-        for (&block, &hash) in entry
-            .blocks
-            .iter()
-            .zip(entry.full_hashes())
-            .take(full)
-            .skip(from)
-        {
-            self.pool.assign(block, hash);
-        }
-        entry.hashed = full;
-        if self.config.record_events {
-            let hashes = entry.full_hashes();
-            self.step.events.push(Event::Stored {
-                hashes: hashes.iter().take(full).skip(from).copied().collect(),
-                parent: from.checked_sub(1).and_then(|it| hashes.get(it)).copied(),
-                tokens: (full - from) * block_size,
-            });
-        }
+    #[test]
+    fn a_step_that_preempts_admits_nobody() {
+        let mut engine = engine(4, Policy::Priority);
+        engine.add(request(0, 4, 10, 0));
+        let big = engine.add(request(100, 11, 5, 2));
+        engine.step();
+        let small = engine.add(request(200, 2, 1, 1));
+        let step = engine.step();
+        assert_eq!((&step.preempted, &step.admitted), (&vec![big], &vec![]));
+        assert_eq!(engine.step().admitted.first().map(|it| it.id), Some(small));
+    }
+
+    #[test]
+    fn an_aborted_request_gives_back_its_place_and_its_blocks() {
+        let mut engine = engine(8, Policy::Fcfs);
+        let running = engine.add(request(0, 8, 10, 0));
+        engine.step();
+        let waiting = engine.add(request(100, 8, 10, 0));
+        assert_eq!(
+            (engine.running(), engine.waiting(), engine.usage()),
+            (1, 1, 0.25)
+        );
+        assert!(!engine.reset_prefix_cache());
+        assert!(engine.abort(waiting) && engine.abort(running));
+        assert!(!engine.abort(running));
+        assert!(engine.is_idle());
+        assert_eq!(engine.usage(), 0.0);
+        // The slot is used again, the id is not.
+        assert!(engine.add(request(0, 9, 1, 0)) > waiting);
+        assert_eq!(engine.step().admitted[0].cached_tokens, 8);
+        assert!(engine.reset_prefix_cache());
+        engine.add(request(0, 9, 1, 0));
+        assert_eq!(engine.step().admitted[0].cached_tokens, 0);
+    }
+
+    #[test]
+    fn a_request_without_output_gets_one_token() {
+        let mut engine = engine(8, Policy::Fcfs);
+        let id = engine.add(request(0, 3, 0, 0));
+        assert_eq!(
+            engine.step().sampled,
+            [Sample {
+                id,
+                token: 0,
+                finished: true
+            }]
+        );
     }
 }

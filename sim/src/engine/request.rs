@@ -65,9 +65,6 @@ impl Entry {
         let prompt_len = prompt.len();
         let mut tokens = prompt;
         tokens.extend(output);
-        if tokens.len() == prompt_len {
-            tokens.push(0);
-        }
         Self {
             id,
             adapter,

@@ -154,3 +154,41 @@ async fn read(
 
 /// How much of an answer that is no stream is searched for its usage.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{Server, ServerOptions};
+
+    #[tokio::test]
+    async fn a_connection_that_the_server_has_closed_is_replaced() {
+        let keep_alive = Duration::from_millis(10);
+        let options = ServerOptions {
+            keep_alive,
+            ..ServerOptions::default()
+        };
+        let server = Server::start(options).await.unwrap();
+        let mut client = Client::new(server.address());
+        for _ in 0..3 {
+            let mut request = Request::new(Bytes::new());
+            *request.uri_mut() = "/ping".parse().unwrap();
+            let host = hyper::header::HeaderValue::from_static("sim");
+            request.headers_mut().insert(hyper::header::HOST, host);
+            let record = client.send(request, LIMIT).await;
+            assert!(record.is_success(), "{record:?}");
+            let closed = async {
+                while client
+                    .sender
+                    .as_ref()
+                    .is_some_and(|sender| !sender.is_closed())
+                {
+                    tokio::task::yield_now().await;
+                }
+            };
+            timeout(LIMIT, closed).await.unwrap();
+        }
+    }
+
+    /// Longer than anything here takes on a busy machine.
+    const LIMIT: Duration = Duration::from_secs(20);
+}

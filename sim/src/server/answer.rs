@@ -57,10 +57,15 @@ impl Writer {
         if self.shape == Shape::Completions {
             return String::new();
         }
+        let choice = object(&[
+            ("index", &choice.to_string()),
+            ("delta", r#"{"role":"assistant","content":""}"#),
+            ("logprobs", NULL),
+            ("finish_reason", NULL),
+        ]);
+        let tail = r#""prompt_token_ids":null,"prompt_text":null"#;
         format!(
-            "data: {},\"choices\":[{{\"index\":{choice},\"delta\":{{\"role\":\"assistant\",\
-             \"content\":\"\"}},\"logprobs\":null,\"finish_reason\":null}}],\
-             \"prompt_token_ids\":null,\"prompt_text\":null}}\n\n",
+            "data: {},\"choices\":[{choice}],{tail}}}\n\n",
             self.chunk_head
         )
     }
@@ -72,21 +77,23 @@ impl Writer {
             token,
             is_last,
         } = token;
-        let text = Value::from(text(token));
-        let reason = if is_last { r#""length""# } else { "null" };
-        let stop = if is_last {
-            r#","stop_reason":null"#
-        } else {
-            ""
-        };
-        let choice = match self.shape {
-            Shape::Chat => format!(
-                r#"{{"index":{choice},"delta":{{"content":{text}}},"logprobs":null,"finish_reason":{reason}{stop},"token_ids":null}}"#
-            ),
-            Shape::Completions => format!(
-                r#"{{"index":{choice},"text":{text},"logprobs":null,"finish_reason":{reason},"stop_reason":null,"prompt_token_ids":null,"token_ids":null}}"#
-            ),
-        };
+        let (index, text) = (choice.to_string(), Value::from(text(token)).to_string());
+        let reason = if is_last { LENGTH } else { NULL };
+        let delta = object(&[("content", &text)]);
+        let mut fields = vec![("index", index.as_str())];
+        match self.shape {
+            Shape::Chat => fields.push(("delta", &delta)),
+            Shape::Completions => fields.push(("text", &text)),
+        }
+        fields.extend([("logprobs", NULL), ("finish_reason", reason)]);
+        if is_last || self.shape == Shape::Completions {
+            fields.push(("stop_reason", NULL));
+        }
+        if self.shape == Shape::Completions {
+            fields.push(("prompt_token_ids", NULL));
+        }
+        fields.push(("token_ids", NULL));
+        let choice = object(&fields);
         let usage = usage.map(|usage| format!(r#","usage":{}"#, self.usage(usage, false)));
         format!(
             "data: {},\"choices\":[{choice}]{},\"kv_transfer_params\":null}}\n\n",
@@ -109,23 +116,45 @@ impl Writer {
 
     /// A whole answer, given the tokens of each choice.
     pub(super) fn whole(&self, choices: &[Vec<u32>], usage: Usage) -> String {
-        let choices = choices.iter().enumerate().map(|(index, tokens)| {
-            let text = Value::from(tokens.iter().map(|&token| text(token)).collect::<String>());
-            match self.shape {
-                Shape::Chat => format!(
-                    r#"{{"index":{index},"message":{{"role":"assistant","content":{text},"refusal":null,"annotations":null,"audio":null,"function_call":null,"tool_calls":[],"reasoning":null}},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}}"#
-                ),
-                Shape::Completions => format!(
-                    r#"{{"index":{index},"text":{text},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null,"prompt_logprobs":null,"prompt_token_ids":null}}"#
-                ),
-            }
-        });
-        let choices = choices.collect::<Vec<_>>().join(",");
-        let usage = self.usage(usage, true);
+        let choices: Vec<_> = choices
+            .iter()
+            .enumerate()
+            .map(|it| self.whole_choice(it.0, it.1))
+            .collect();
         format!(
-            r#"{},"choices":[{choices}],"service_tier":null,"system_fingerprint":null,"usage":{usage},"kv_transfer_params":null}}"#,
-            self.answer_head
+            "{},\"choices\":[{}],\"service_tier\":null,\"system_fingerprint\":null,\
+             \"usage\":{},\"kv_transfer_params\":null}}",
+            self.answer_head,
+            choices.join(","),
+            self.usage(usage, true)
         )
+    }
+
+    fn whole_choice(&self, index: usize, tokens: &[u32]) -> String {
+        let text: String = tokens.iter().map(|&token| text(token)).collect();
+        let (index, text) = (index.to_string(), Value::from(text).to_string());
+        let message = object(&[
+            ("role", r#""assistant""#),
+            ("content", &text),
+            ("refusal", NULL),
+            ("annotations", NULL),
+            ("audio", NULL),
+            ("function_call", NULL),
+            ("tool_calls", "[]"),
+            ("reasoning", NULL),
+        ]);
+        let content = match self.shape {
+            Shape::Chat => ("message", message.as_str()),
+            Shape::Completions => ("text", text.as_str()),
+        };
+        object(&[
+            ("index", &index),
+            content,
+            ("logprobs", NULL),
+            ("finish_reason", LENGTH),
+            ("stop_reason", NULL),
+            ("token_ids", NULL),
+        ])
     }
 
     /// The usage object; a whole answer keeps the fields that are null.
@@ -135,22 +164,32 @@ impl Writer {
             completion_tokens,
             cached_tokens,
         } = usage;
-        let total = prompt_tokens + completion_tokens;
-        let counts = format!(
-            r#""prompt_tokens":{prompt_tokens},"total_tokens":{total},"completion_tokens":{completion_tokens}"#
-        );
-        match (self.with_details, keep_nulls) {
-            (true, true) => format!(
-                r#"{{{counts},"prompt_tokens_details":{{"cached_tokens":{cached_tokens},"multimodal_tokens":null}},"completion_tokens_details":null}}"#
-            ),
-            (true, false) => format!(
-                r#"{{{counts},"prompt_tokens_details":{{"cached_tokens":{cached_tokens}}}}}"#
-            ),
-            (false, true) => format!(
-                r#"{{{counts},"prompt_tokens_details":null,"completion_tokens_details":null}}"#
-            ),
-            (false, false) => format!("{{{counts}}}"),
+        let [prompt, total, completion, cached] = [
+            prompt_tokens,
+            prompt_tokens + completion_tokens,
+            completion_tokens,
+            cached_tokens,
+        ]
+        .map(|count| count.to_string());
+        let mut details = vec![("cached_tokens", cached.as_str())];
+        if keep_nulls {
+            details.push(("multimodal_tokens", NULL));
         }
+        let details = object(&details);
+        let mut fields = vec![
+            ("prompt_tokens", prompt.as_str()),
+            ("total_tokens", &total),
+            ("completion_tokens", &completion),
+        ];
+        match (self.with_details, keep_nulls) {
+            (true, _) => fields.push(("prompt_tokens_details", &details)),
+            (false, true) => fields.push(("prompt_tokens_details", NULL)),
+            (false, false) => {}
+        }
+        if keep_nulls {
+            fields.push(("completion_tokens_details", NULL));
+        }
+        object(&fields)
     }
 }
 
@@ -162,9 +201,24 @@ pub(super) struct Token {
     pub(super) is_last: bool,
 }
 
+/// A JSON object of fields whose values are JSON already.
+fn object(fields: &[(&str, &str)]) -> String {
+    let fields: Vec<_> = fields
+        .iter()
+        .map(|it| format!("\"{}\":{}", it.0, it.1))
+        .collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+/// The value of a field that has none.
+const NULL: &str = "null";
+
+/// Every answer ends because it has as many tokens as it may have.
+const LENGTH: &str = r#""length""#;
+
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
+    use expect_test::{ExpectFile, expect_file};
 
     use super::*;
 
@@ -174,7 +228,7 @@ mod tests {
         cached_tokens: 32,
     };
 
-    fn stream(shape: Shape, usage: Option<Usage>, expected: Expect) {
+    fn stream(shape: Shape, usage: Option<Usage>, expected: ExpectFile) {
         let writer = Writer::new(shape, "7", "m\"1", 5);
         let token = |token: &[u8; 4], is_last| Token {
             choice: 0,
@@ -195,18 +249,7 @@ mod tests {
         stream(
             Shape::Chat,
             Some(USAGE),
-            expect![[r#"
-            data: {"id":"chatcmpl-7","object":"chat.completion.chunk","created":5,"model":"m\"1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null,"prompt_text":null}
-
-            data: {"id":"chatcmpl-7","object":"chat.completion.chunk","created":5,"model":"m\"1","choices":[{"index":0,"delta":{"content":"bad "},"logprobs":null,"finish_reason":null,"token_ids":null}],"kv_transfer_params":null}
-
-            data: {"id":"chatcmpl-7","object":"chat.completion.chunk","created":5,"model":"m\"1","choices":[{"index":0,"delta":{"content":"dog "},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}],"kv_transfer_params":null}
-
-            data: {"id":"chatcmpl-7","object":"chat.completion.chunk","created":5,"model":"m\"1","choices":[],"usage":{"prompt_tokens":40,"total_tokens":42,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":32}}}
-
-            data: [DONE]
-
-        "#]],
+            expect_file!["../../../tests/fixtures/responses/sim-chat.sse"],
         );
     }
 
@@ -215,14 +258,7 @@ mod tests {
         stream(
             Shape::Completions,
             None,
-            expect![[r#"
-            data: {"id":"cmpl-7","object":"text_completion","created":5,"model":"m\"1","choices":[{"index":0,"text":"bad ","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}],"kv_transfer_params":null}
-
-            data: {"id":"cmpl-7","object":"text_completion","created":5,"model":"m\"1","choices":[{"index":0,"text":"dog ","logprobs":null,"finish_reason":"length","stop_reason":null,"prompt_token_ids":null,"token_ids":null}],"kv_transfer_params":null}
-
-            data: [DONE]
-
-        "#]],
+            expect_file!["../../../tests/fixtures/responses/sim-completions.sse"],
         );
     }
 

@@ -219,7 +219,8 @@ mod tests {
     fn a_chat_is_tools_then_messages_then_the_role_of_the_answer() {
         let parsed = chat(
             r#"{"messages":[{"role":"system","content":"Be brief."},
-                {"role":"user","content":[{"type":"text","text":"one "},{"type":"text","text":"two"}]},
+                {"role":"user","content":[
+                    {"type":"text","text":"one "},{"type":"text","text":"two"}]},
                 {"role":"assistant","content":null}],
                 "tools":[{"b":1,"a":2}]}"#,
         );

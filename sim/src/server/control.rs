@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
@@ -30,6 +31,13 @@ pub(super) async fn handle(
         }
         (&Method::GET, "/sim/faults") => json_response(StatusCode::OK, &shared.faults().to_json()),
         (&Method::POST, "/sim/faults") => change_faults(connection, request).await,
+        (&Method::POST, "/sim/metrics-page") => match read(request).await {
+            Ok(page) => {
+                shared.show_page(String::from_utf8_lossy(&page).into_owned());
+                json_response(StatusCode::OK, &shared.faults().to_json())
+            }
+            Err(refused) => refused,
+        },
         _ => not_found(),
     }
 }
@@ -57,6 +65,17 @@ async fn change_faults(
             StatusCode::BAD_REQUEST,
             &json!({"detail": error.to_string()}),
         ),
+    }
+}
+
+async fn read(request: Request<Incoming>) -> Result<Bytes, Response<AnswerBody>> {
+    let detail = json!({"detail": "the body cannot be read, or is too large"});
+    match Limited::new(request.into_body(), BODY_BYTES_MAX)
+        .collect()
+        .await
+    {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(_) => Err(json_response(StatusCode::BAD_REQUEST, &detail)),
     }
 }
 
@@ -98,5 +117,5 @@ fn state(shared: &Shared) -> Value {
     })
 }
 
-/// A change of faults is a handful of fields.
-const BODY_BYTES_MAX: usize = 1 << 16;
+/// Larger than any metrics page.
+const BODY_BYTES_MAX: usize = 1 << 24;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
@@ -133,6 +133,8 @@ async fn serve(shared: Arc<Shared>, address: SocketAddr, stream: TcpStream) {
     });
     let service = service_fn(|request| handle(Arc::clone(&connection), request));
     let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(connection.shared.options.keep_alive)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();

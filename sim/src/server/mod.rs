@@ -83,6 +83,11 @@ impl Server {
         control::apply(&self.shared, change);
     }
 
+    /// Shows `page` as the metrics page until the faults say otherwise: any engine's page will do.
+    pub fn show_page(&self, page: String) {
+        self.shared.show_page(page);
+    }
+
     /// What goes wrong now.
     pub fn faults(&self) -> Faults {
         self.shared.faults()

@@ -1,6 +1,7 @@
 //! What a server is started with.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use super::faults::Faults;
 use crate::engine::Config;
@@ -42,6 +43,8 @@ pub struct ServerOptions {
     pub prompt_tokens_details: bool,
     /// Whether a POST to an unknown path reads the body and succeeds.
     pub accept_unknown: bool,
+    /// After how long an idle connection is closed.
+    pub keep_alive: Duration,
     /// What goes wrong from the start.
     pub faults: Faults,
     /// How many requests the log keeps.
@@ -66,6 +69,7 @@ impl Default for ServerOptions {
             prefix_caching: true,
             prompt_tokens_details: true,
             accept_unknown: false,
+            keep_alive: KEEP_ALIVE,
             faults: Faults::default(),
             log_len: LOG_LEN,
         }
@@ -108,6 +112,9 @@ impl ServerOptions {
         }
     }
 }
+
+/// What vLLM's HTTP server has unless told otherwise.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// Requests kept in the log: more than any test sends.
 const LOG_LEN: usize = 1024;

@@ -91,6 +91,12 @@ impl Shared {
         });
     }
 
+    /// Shows `page` until the metrics fault is another one than stale.
+    pub(super) fn show_page(&self, page: String) {
+        *lock(&self.frozen_page) = Some(page);
+        lock(&self.faults).metrics = MetricsFault::Stale;
+    }
+
     pub(super) fn faults(&self) -> Faults {
         *lock(&self.faults)
     }

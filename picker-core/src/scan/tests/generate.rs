@@ -252,6 +252,9 @@ fn spell(draw: &mut Draw, text: &str) -> String {
             '/' if draw.chance(2) => "\\/",
             _ => "",
         };
+        if draw.chance(200) {
+            out.push_str(draw.pick(&["\\uD83D", "\\uDe00", "\\udbff\\uD83d\\uDE00"]));
+        }
         if draw.chance(12) || simple.is_empty() && letter < ' ' {
             for unit in letter.encode_utf16(&mut [0; 2]) {
                 out.push_str(&format!("\\u{unit:04X}"));

@@ -1,5 +1,8 @@
 //! What is read from a body besides its prompts, and what bodies that are no JSON give.
 
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
 use super::*;
 
 #[track_caller]
@@ -170,6 +173,8 @@ fn a_body_that_ends_early_keeps_what_was_read() {
         chat(r#"{"model":"a","stream":true,"messages":[{"role":"user","content":"cut he"#);
     assert_eq!(request.model.as_deref(), Some("a"));
     assert!(request.stream);
+    assert_eq!(chat(r#"{"model":"half of a na"#).model, None);
+    assert_eq!(chat(r#"{"model":"a\nb\x"}"#).model, None);
     assert_eq!(request.prompts, []);
 }
 
@@ -188,6 +193,7 @@ fn a_fault_names_the_first_byte_that_cannot_be() {
         ("{\"a\":[1,]}", 8),
         ("{\"a\":[,]}", 6),
         ("{\"a\":01}", 6),
+        ("{\"a\":-01}", 7),
         ("{\"a\":1.}", 7),
         ("{\"a\":.5}", 5),
         ("{\"a\":+5}", 5),

@@ -1,5 +1,8 @@
 //! Each limit at it and one past it.
 
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
 use super::super::lexer::NESTING_MAX;
 use super::*;
 use crate::request::MEDIA_MAX;

@@ -1,5 +1,8 @@
 //! Which prompts are alike, and how far.
 
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
 use super::*;
 
 /// How many leading blocks two requests share.
@@ -133,6 +136,15 @@ fn escapes_do_not_matter_in_text() {
             "\u{1F600}/\u{e9}\\u0061".repeat(40)
         )]),
     ]);
+}
+
+#[test]
+fn long_runs_between_escapes_keep_their_order() {
+    let text = |newline: &str| {
+        let runs = [1, 700, 3, 511, 512, 513, 2, 4000].map(|len| "abcdefg".repeat(len));
+        conversation(&[format!("{{\"content\":\"{}\"}}", runs.join(newline))])
+    };
+    check_alike(&[text("\n"), text("\\n"), text("\\u000a")]);
 }
 
 #[test]

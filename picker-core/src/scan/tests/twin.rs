@@ -1,5 +1,8 @@
 //! Every fixture and thousands of generated bodies, cut everywhere.
 
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
 use super::generate::{Draw, body, mutate};
 use super::*;
 use crate::scan::naive;

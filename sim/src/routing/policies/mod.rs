@@ -77,6 +77,8 @@ pub struct Seen {
 /// A router by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyKind {
+    /// Our picker with the rule that is its default.
+    LeastCost,
     /// Our picker with the weights of the reference picker.
     Compatible,
     /// In turn.
@@ -111,7 +113,8 @@ pub enum PolicyKind {
 
 impl PolicyKind {
     /// All of them, ours first.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
+        Self::LeastCost,
         Self::Compatible,
         Self::Hand,
         Self::LlmDPrecise,
@@ -132,6 +135,7 @@ impl PolicyKind {
     /// The name it is selected by.
     pub fn name(self) -> &'static str {
         match self {
+            Self::LeastCost => "least-cost",
             Self::Compatible => "compatible",
             Self::RoundRobin => "round-robin",
             Self::Random => "random",
@@ -152,7 +156,7 @@ impl PolicyKind {
 
     /// Whether it is the code of this repository, which runs in every worker of an Envoy.
     pub fn is_ours(self) -> bool {
-        matches!(self, Self::Compatible)
+        matches!(self, Self::LeastCost | Self::Compatible)
     }
 
     /// Whether it is granted knowledge that a router has only with events from the engines.
@@ -164,6 +168,7 @@ impl PolicyKind {
     pub fn start(self, seed: u64, workers: usize) -> Box<dyn Policy> {
         let dice = Dice::new(seed, POLICY_STREAM);
         match self {
+            Self::LeastCost => Box::new(ours::Ours::least_cost(dice, workers)),
             Self::Compatible => Box::new(ours::Ours::compatible(dice, workers)),
             Self::RoundRobin => Box::new(simple::RoundRobin::default()),
             Self::Random => Box::new(simple::Random(dice)),

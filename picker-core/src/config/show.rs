@@ -1,0 +1,130 @@
+//! A configuration as JSON with every default filled in; it reads back as the same configuration.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde_json::{Map, Value, json};
+
+use super::pool::FAILURE_MODES;
+use super::{
+    Config, Destination, EndpointConfig, Match, PICKER_API_VERSION, PoolConfig, ScrapeConfig,
+    picker, units,
+};
+use crate::profile::Profile;
+use crate::score::ScorerKind;
+use crate::time::Span;
+
+impl Config {
+    /// The configuration in effect as JSON, indented.
+    pub fn to_json(&self) -> String {
+        let pools: Vec<Value> = self.pools.iter().map(pool).collect();
+        let destination = match &self.destination {
+            Destination::Header(header) => json!({"via": "header", "header": header}),
+            Destination::FilterState => json!({"via": "filterState"}),
+        };
+        let document = json!({
+            "pools": pools,
+            "destination": destination,
+            "paths": {"prefixes": self.paths.prefixes},
+        });
+        format!("{document:#}")
+    }
+}
+
+impl PoolConfig {
+    /// The pool in effect as a document of its own, in one line; equal pools give equal documents.
+    pub fn to_document(&self) -> String {
+        json!({"pools": [pool(self)]}).to_string()
+    }
+}
+
+fn pool(pool: &PoolConfig) -> Value {
+    let endpoints: Vec<Value> = pool.endpoints.iter().map(endpoint).collect();
+    let capacity = match pool.cache.capacity_tokens {
+        Some(tokens) => json!(tokens),
+        None => json!("auto"),
+    };
+    let failure_mode = FAILURE_MODES
+        .iter()
+        .find(|(_, it)| *it == pool.failure_mode);
+    json!({
+        "name": pool.name,
+        "match": matches(&pool.matches),
+        "engine": pool.engine.name(),
+        "endpoints": endpoints,
+        "scrape": scrape(&pool.scrape),
+        "cache": {"capacityTokens": capacity, "hashSeed": pool.cache.hash_seed},
+        "picker": profile(&pool.profile),
+        "failureMode": failure_mode.map(|(name, _)| *name),
+        "limits": {"requestBodyBytes": units::show_size(pool.limits.request_body_bytes)},
+    })
+}
+
+fn matches(matches: &Match) -> Value {
+    json!({
+        "clusters": matches.clusters,
+        "routes": matches.routes,
+        "hosts": matches.hosts,
+        "pathPrefixes": matches.path_prefixes,
+    })
+}
+
+fn endpoint(endpoint: &EndpointConfig) -> Value {
+    let labels = endpoint.labels.iter();
+    let labels: Map<String, Value> = labels
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect();
+    json!({"address": endpoint.address.to_string(), "labels": labels})
+}
+
+fn scrape(scrape: &ScrapeConfig) -> Value {
+    let duration = |span: Span| units::show_duration(span);
+    json!({
+        "cluster": scrape.cluster,
+        "interval": duration(scrape.interval),
+        "timeout": duration(scrape.timeout),
+        "path": scrape.path,
+        "stalenessThreshold": duration(scrape.staleness_threshold),
+    })
+}
+
+/// The profile as a document of the reference picker.
+fn profile(profile: &Profile) -> Value {
+    let mut plugins = Vec::new();
+    let mut references = Vec::new();
+    let mut names = BTreeSet::new();
+    for weighted in &profile.scorers {
+        let kind = picker::type_of(weighted.scorer);
+        // A second plugin of a type needs a name of its own.
+        let numbered = (2..).map(|number| format!("{kind}-{number}"));
+        let mut candidates = core::iter::once(kind.to_string()).chain(numbered);
+        let name = candidates
+            .find(|name| !names.contains(name))
+            .unwrap_or_default();
+        let mut plugin = json!({"type": kind, "name": name});
+        if let ScorerKind::LeastCost(mut rule) = weighted.scorer {
+            let parameters = rule
+                .parameters_mut()
+                .map(|(key, value)| (key.into(), json!(*value)));
+            plugin["parameters"] = Value::Object(Map::from_iter(parameters));
+        }
+        plugins.push(plugin);
+        references.push(json!({"pluginRef": name, "weight": weighted.weight}));
+        names.insert(name);
+    }
+    let destinations = json!({"maxNumOfEndpoints": profile.destinations_max});
+    plugins.push(json!({
+        "type": "max-score-picker",
+        "name": "max-score-picker",
+        "parameters": destinations,
+    }));
+    references.push(json!({"pluginRef": "max-score-picker"}));
+    json!({
+        "apiVersion": PICKER_API_VERSION,
+        "kind": "EndpointPickerConfig",
+        "plugins": plugins,
+        "schedulingProfiles": [{"name": "default", "plugins": references}],
+    })
+}

@@ -1,0 +1,1043 @@
+use alloc::format;
+use std::collections::BTreeSet;
+
+use serde_json::{Map, json};
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use super::*;
+
+#[test]
+fn the_role_follows_from_the_document() {
+    for empty in ["", " \n"] {
+        assert_eq!(parse(empty.as_bytes()), Ok(Role::Service));
+    }
+    let page = json!({"serve": "page"});
+    assert_eq!(parse(page.to_string().as_bytes()), Ok(Role::Page));
+    assert_eq!(parse(&encode(&page)), Ok(Role::Page));
+    assert_eq!(config(&with_pool(json!({}))).pools.len(), 1);
+    check(
+        &json!({"serve": "pages", "pools": [], "strict": true}),
+        &[
+            r#"serve: "pages" is no known role. Fix: write "page"."#,
+            "pools: serve: page picks nothing. Fix: remove it, or remove serve.",
+            "strict: \"strict\" is no known key. Fix: use one of serve, pools, destination, paths.",
+        ],
+    );
+}
+
+#[test]
+fn what_is_left_out_has_a_default() {
+    let expected = json!({
+        "pools": [{
+            "name": "a",
+            "match": {"clusters": [], "routes": [], "hosts": [], "pathPrefixes": []},
+            "engine": "vllm",
+            "endpoints": [{"address": "10.0.0.1:8000", "labels": {}}],
+            "scrape": {
+                "cluster": "picker_endpoints",
+                "interval": "100ms",
+                "timeout": "1s",
+                "path": "/metrics",
+                "stalenessThreshold": "2s",
+            },
+            "cache": {"capacityTokens": "auto", "hashSeed": "a"},
+            "picker": {
+                "apiVersion": "llm-d.ai/v1alpha1",
+                "kind": "EndpointPickerConfig",
+                "plugins": [
+                    {"type": "queue-scorer", "name": "queue-scorer"},
+                    {"type": "kv-cache-utilization-scorer", "name": "kv-cache-utilization-scorer"},
+                    {"type": "prefix-cache-scorer", "name": "prefix-cache-scorer"},
+                    {
+                        "type": "max-score-picker",
+                        "name": "max-score-picker",
+                        "parameters": {"maxNumOfEndpoints": 1},
+                    },
+                ],
+                "schedulingProfiles": [{
+                    "name": "default",
+                    "plugins": [
+                        {"pluginRef": "queue-scorer", "weight": 2.0},
+                        {"pluginRef": "kv-cache-utilization-scorer", "weight": 2.0},
+                        {"pluginRef": "prefix-cache-scorer", "weight": 3.0},
+                        {"pluginRef": "max-score-picker"},
+                    ],
+                }],
+            },
+            "failureMode": "FailOpen",
+            "limits": {"requestBodyBytes": "32Mi"},
+        }],
+        "destination": {"via": "header", "header": "x-gateway-destination-endpoint"},
+        "paths": {"prefixes": []},
+    });
+    let document = with_pool(json!({}));
+    assert_eq!(effective(&document), expected);
+    // Null is as good as nothing.
+    let document = with_pool(json!({"match": null, "engine": null, "scrape": {"interval": null}}));
+    assert_eq!(effective(&document), expected);
+}
+
+/// Of each object a key and a value other than its default; of the picker, what changes the
+/// profile.
+fn changes() -> Vec<(&'static str, Value)> {
+    vec![
+        ("pools/name", json!("b")),
+        ("pools/match/clusters", json!(["c"])),
+        ("pools/match/routes", json!(["r"])),
+        ("pools/match/hosts", json!(["h"])),
+        ("pools/match/pathPrefixes", json!(["/p"])),
+        ("pools/engine", json!("sglang")),
+        ("pools/endpoints/address", json!("10.0.0.2:8000")),
+        ("pools/endpoints/labels", json!({"a": "b"})),
+        ("pools/scrape/cluster", json!("c")),
+        ("pools/scrape/interval", json!("200ms")),
+        ("pools/scrape/timeout", json!("2s")),
+        ("pools/scrape/path", json!("/m")),
+        ("pools/scrape/stalenessThreshold", json!("3s")),
+        ("pools/cache/capacityTokens", json!(1000)),
+        ("pools/cache/hashSeed", json!("seed")),
+        (
+            "pools/picker/apiVersion",
+            json!("inference.networking.x-k8s.io/v1alpha1"),
+        ),
+        ("pools/picker/kind", json!("EndpointPickerConfig")),
+        ("pools/picker/plugins/type", json!("prefix-cache-scorer")),
+        ("pools/picker/plugins/name", json!("q")),
+        ("pools/picker/plugins/parameters", json!({})),
+        ("pools/picker/schedulingProfiles/name", json!("p")),
+        (
+            "pools/picker/schedulingProfiles/plugins/pluginRef",
+            json!("queue-scorer"),
+        ),
+        ("pools/picker/schedulingProfiles/plugins/weight", json!(7)),
+        ("pools/failureMode", json!("FailClose")),
+        ("pools/limits/requestBodyBytes", json!("1Mi")),
+        ("destination/via", json!("filterState")),
+        ("destination/header", json!("x-endpoint")),
+        ("paths/prefixes", json!(["/openai"])),
+    ]
+}
+
+#[test]
+fn every_key_changes_something() {
+    // They say which document this is, or are names that the effective configuration gives anew.
+    let mute = [
+        "apiVersion",
+        "kind",
+        "name",
+        "parameters",
+        "pluginRef",
+        "type",
+    ];
+    let plain = effective(&with_pool(json!({})));
+    for (path, value) in changes() {
+        let key = path.rsplit('/').next().unwrap();
+        if path.starts_with("pools/picker") && mute.contains(&key) {
+            continue;
+        }
+        let mut document = with_pool(json!({}));
+        set(&mut document, path, &value);
+        if path.starts_with("pools/picker/schedulingProfiles") {
+            set(
+                &mut document,
+                "pools/picker/plugins/type",
+                &json!("queue-scorer"),
+            );
+            let profile = "pools/picker/schedulingProfiles";
+            set(&mut document, &format!("{profile}/name"), &json!("p"));
+            set(
+                &mut document,
+                &format!("{profile}/plugins/pluginRef"),
+                &json!("queue-scorer"),
+            );
+        }
+        assert_ne!(effective(&document), plain, "{path}");
+    }
+}
+
+#[test]
+fn no_key_is_without_a_test() {
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    let mut tested: BTreeSet<String> = BTreeSet::from(["serve".into()]);
+    let mut objects: BTreeSet<&str> = BTreeSet::from([""]);
+    for (path, _) in changes() {
+        for (at, _) in path.match_indices('/') {
+            objects.insert(&path[..at]);
+            tested.insert(path[..at].into());
+        }
+        tested.insert(path.into());
+    }
+    objects.insert("pools/picker/plugins/parameters");
+    tested.insert("pools/picker/plugins/parameters/maxNumOfEndpoints".into());
+    for object in objects {
+        let mut document = with_pool(json!({}));
+        set(
+            &mut document,
+            "pools/picker/plugins/type",
+            &json!("max-score-picker"),
+        );
+        set(
+            &mut document,
+            format!("{object}/no such key").trim_start_matches('/'),
+            &json!(1),
+        );
+        for error in parse(document.to_string().as_bytes()).unwrap_err() {
+            if let Cause::Unknown {
+                what: "key",
+                known: keys,
+                ..
+            } = error.cause
+            {
+                let paths = keys.iter().map(|key| format!("{object}/{key}"));
+                known.extend(paths.map(|path| path.trim_start_matches('/').to_string()));
+            }
+        }
+    }
+    assert_eq!(known, tested);
+}
+
+#[test]
+fn the_effective_configuration_reads_back_as_the_same() {
+    let everything = json!({
+        "pools": [
+            {
+                "name": "a.b-1",
+                "match": {
+                    "clusters": ["c"],
+                    "routes": ["r"],
+                    "hosts": ["A.b"],
+                    "pathPrefixes": ["/"],
+                },
+                "engine": "trtllm-serve",
+                "endpoints": [
+                    {
+                        "address": "10.0.0.1:8000",
+                        "labels": {"llm-d.ai/engine-type": "tgi", "": "x"},
+                    },
+                    {"address": "[2001:db8::1]:8000"},
+                ],
+                "scrape": {"interval": "1m30s", "stalenessThreshold": "1h"},
+                "cache": {"capacityTokens": 5},
+                "picker": {
+                    "plugins": [
+                        {"type": "queue-scorer"},
+                        {"type": "queue-scorer", "name": "again"},
+                        {"type": "max-score-picker", "parameters": {"maxNumOfEndpoints": 3}},
+                    ],
+                    "schedulingProfiles": [{"name": "p", "plugins": [
+                        {"pluginRef": "queue-scorer", "weight": 0.1},
+                        {"pluginRef": "again", "weight": 1},
+                    ]}],
+                },
+                "failureMode": "FailClose",
+                "limits": {"requestBodyBytes": 1025},
+            },
+            {"name": "z", "endpoints": [{"address": "10.0.0.1:8000"}], "picker": {}},
+        ],
+        "destination": {"via": "filterState"},
+        "paths": {"prefixes": ["/openai", "/a/b"]},
+    });
+    for document in [with_pool(json!({})), everything] {
+        let config = config(&document);
+        for pool in &config.pools {
+            let Ok(Role::Filter(alone)) = parse(pool.to_document().as_bytes()) else {
+                panic!("{}", pool.to_document());
+            };
+            assert_eq!(alone.pools, core::slice::from_ref(pool));
+        }
+        let again = parse(config.to_json().as_bytes());
+        assert_eq!(again, Ok(Role::Filter(Box::new(config))));
+        assert_eq!(
+            parse(&encode(&document)),
+            parse(document.to_string().as_bytes())
+        );
+    }
+}
+
+#[test]
+fn an_engine_is_the_endpoints_or_the_pools() {
+    let label = |engine| json!({"llm-d.ai/engine-type": engine});
+    let config = config(&with_pool(json!({
+        "engine": "trtllm-serve",
+        "endpoints": [
+            {"address": "1.1.1.1:1"},
+            {"address": "1.1.1.1:2", "labels": label("sglang")},
+        ],
+    })));
+    let engines = config.pools[0].endpoints.iter().map(|it| it.engine);
+    assert!(engines.eq([EngineKind::TrtllmServe, EngineKind::Sglang]));
+    assert_eq!(config.pools[0].scrape.path, "/prometheus/metrics");
+    check_pool(
+        json!({"endpoints": [{"address": "1.1.1.1:1", "labels": label("sglan")}], "engine": "x"}),
+        &[
+            "pools[0].engine: \"x\" is no known engine. Fix: use one of vllm, sglang, \
+             trtllm-serve, \
+             triton-tensorrt-llm, tgi.",
+            "pools[0].endpoints[0].labels[\"llm-d.ai/engine-type\"]: \"sglan\" is no known engine. \
+             Fix: write \"sglang\".",
+        ],
+    );
+}
+
+#[test]
+fn a_mistake_says_where_what_and_how_to_put_it_right() {
+    check_pool(
+        json!({"scrape": {"interval": "fast", "timeout": 5, "path": "metrics", "cluster": ""}}),
+        &[
+            "pools[0].scrape.cluster: \"\" is not a name. Fix: write a text that is not empty.",
+            "pools[0].scrape.interval: \"fast\" is not a duration. \
+             Fix: write a number with a unit, like 100ms or 2s.",
+            "pools[0].scrape.timeout: 5 is not a duration. \
+             Fix: write a number with a unit, like 100ms or 2s.",
+            "pools[0].scrape.path: \"metrics\" is not a path. \
+             Fix: write a path that begins with / and has no query, like /metrics.",
+        ],
+    );
+    check_pool(
+        json!({"scrap": {}, "scrape": {"intervall": "1s"}, "wieght": 2, "objectives": []}),
+        &[
+            "pools[0].scrape.intervall: \"intervall\" is no known key. Fix: write \"interval\".",
+            "pools[0].objectives: \"objectives\" is no known key. Fix: use one of name, match, \
+             engine, endpoints, scrape, cache, picker, failureMode, limits.",
+            "pools[0].scrap: \"scrap\" is no known key. Fix: write \"scrape\".",
+            "pools[0].wieght: \"wieght\" is no known key. Fix: use one of name, match, engine, \
+             endpoints, scrape, cache, picker, failureMode, limits.",
+        ],
+    );
+    check_pool(
+        json!({"match": [], "limits": 5, "cache": {"capacityTokens": "lots", "hashSeed": 1}}),
+        &[
+            "pools[0].match: a list is not an object. Fix: write an object, like {\"key\": \
+             \"value\"}.",
+            "pools[0].cache.hashSeed: 1 is not a name. Fix: write a text that is not empty.",
+            "pools[0].cache.capacityTokens: \"lots\" is not a capacity. \
+             Fix: write a number of tokens, or auto.",
+            "pools[0].limits: 5 is not an object. Fix: write an object, like {\"key\": \"value\"}.",
+        ],
+    );
+    check_pool(
+        json!({"match": {
+            "hosts": ["*.example.com", "a:80"],
+            "routes": "r",
+            "pathPrefixes": ["v1", "/v1?a", "/v1#a", "/v 1"],
+        }}),
+        &[
+            "pools[0].match.routes: \"r\" is not a list. Fix: write a list, like [\"one\", \
+             \"two\"].",
+            "pools[0].match.hosts[0]: \"*.example.com\" is not a host name. \
+             Fix: write a whole host name without port, like api.example.com.",
+            "pools[0].match.hosts[1]: \"a:80\" is not a host name. \
+             Fix: write a whole host name without port, like api.example.com.",
+            "pools[0].match.pathPrefixes[0]: \"v1\" is not a path. \
+             Fix: write a path that begins with / and has no query, like /metrics.",
+            "pools[0].match.pathPrefixes[1]: \"/v1?a\" is not a path. \
+             Fix: write a path that begins with / and has no query, like /metrics.",
+            "pools[0].match.pathPrefixes[2]: \"/v1#a\" is not a path. \
+             Fix: write a path that begins with / and has no query, like /metrics.",
+            "pools[0].match.pathPrefixes[3]: \"/v 1\" is not a path. \
+             Fix: write a path that begins with / and has no query, like /metrics.",
+        ],
+    );
+}
+
+#[test]
+fn a_mistake_in_one_place_does_not_hide_another() {
+    check_pool(
+        json!({"failureMode": "failopen", "limits": {"requestBodyBytes": "32MB"}}),
+        &[
+            "pools[0].failureMode: \"failopen\" is no known failure mode. Fix: write \"FailOpen\".",
+            "pools[0].limits.requestBodyBytes: \"32MB\" is not a size. \
+             Fix: write a number of bytes, like 33554432 or 32Mi.",
+        ],
+    );
+    check(
+        &json!({"pools": [], "destination": {"via": "metadata"}, "paths": {"prefixes": ["a/"]}}),
+        &[
+            "pools: a list of pools is missing. \
+             Fix: write a list of pools, like [{\"name\": \"llama3\", \"endpoints\": […]}].",
+            "destination.via: \"metadata\" is no known way to tell the destination. \
+             Fix: use one of header, filterState.",
+            "paths.prefixes[0]: \"a/\" is not a path. \
+             Fix: write a path that begins with / and has no query, like /metrics.",
+        ],
+    );
+    // As a Struct this is no bytes at all, hence the service's configuration.
+    assert_eq!(mistakes(b"{}"), mistakes(b"{\"pools\": []}"));
+    check(
+        &json!({"pools": [5, {}, {"match": {"hosts": ["a"]}}]}),
+        &[
+            "pools[0]: 5 is not an object. Fix: write an object, like {\"key\": \"value\"}.",
+            "pools[1].name: a pool name is missing. \
+             Fix: write lower-case letters, digits, - and . only, like llama3.",
+            "pools[1].endpoints: a list of endpoints is missing. \
+             Fix: write a list of endpoints, like [{\"address\": \"10.0.0.1:8000\"}].",
+            "pools[2].name: a pool name is missing. \
+             Fix: write lower-case letters, digits, - and . only, like llama3.",
+            "pools[2].endpoints: a list of endpoints is missing. \
+             Fix: write a list of endpoints, like [{\"address\": \"10.0.0.1:8000\"}].",
+        ],
+    );
+}
+
+#[test]
+fn a_document_that_is_none_is_refused() {
+    let text = |bytes: &[u8]| mistakes(bytes).join("\n");
+    let fix = "Fix: give a JSON object, or a google.protobuf.Struct.";
+    for (bytes, cause) in [
+        (&b"pools:\n\t- name: a"[..], "this is not JSON"),
+        (b"[]", "this is not JSON"),
+        (b"null", "this is not JSON"),
+        (
+            b"{\"pools\": [}",
+            "not JSON: expected value, line 1 column 12",
+        ),
+        (
+            b"\n{\n",
+            "not JSON: EOF while parsing an object, line 3 column 0",
+        ),
+        (b"{} {}", "not JSON: trailing characters, line 1 column 4"),
+        (
+            b"{\"a\": \"\x01\"}",
+            "not JSON: control character (\\u0000-\\u001F) found while parsing a string, line 1 \
+             column 8",
+        ),
+        (
+            b"\x0a\x05\x0a\x01a\x12",
+            "neither JSON nor a protobuf Struct, from byte 2",
+        ),
+        (
+            b"\x12\x00\x13",
+            "neither JSON nor a protobuf Struct, from byte 2",
+        ),
+    ] {
+        assert_eq!(
+            text(bytes),
+            format!("configuration: {cause}. {fix}"),
+            "{bytes:?}"
+        );
+    }
+    assert!(text(b"{\"\xff\": 1}").starts_with("configuration: not JSON"));
+}
+
+#[test]
+fn an_address_is_that_of_one_server() {
+    for (address, fault) in NO_ADDRESSES {
+        check_pool(
+            json!({"endpoints": [{"address": address}]}),
+            &[&format!(
+                "pools[0].endpoints[0].address: {address:?} {fault}."
+            )],
+        );
+    }
+    check_pool(
+        json!({"endpoints": [{"address": ""}, {"address": 5}, {}]}),
+        &[
+            "pools[0].endpoints[0].address: \"\" is not an address. \
+             Fix: write an IP address and a port, like 10.0.0.1:8000.",
+            "pools[0].endpoints[1].address: 5 is not an address. \
+             Fix: write an IP address and a port, like 10.0.0.1:8000.",
+            "pools[0].endpoints[2].address: an address is missing. \
+             Fix: write an IP address and a port, like 10.0.0.1:8000.",
+        ],
+    );
+}
+
+#[test]
+fn names_and_addresses_are_unique() {
+    check_pool(
+        json!({"endpoints": [
+            {"address": "1.1.1.1:1"},
+            {"address": "[::1]:1"},
+            {"address": "1.1.1.1:1"},
+            {"address": "[0:0::1]:1"},
+        ]}),
+        &[
+            "pools[0].endpoints[2]: the address \"1.1.1.1:1\" is already that of \
+             pools[0].endpoints[0]. \
+             Fix: choose another address or remove one.",
+            "pools[0].endpoints[3]: the address \"[::1]:1\" is already that of \
+             pools[0].endpoints[1]. \
+             Fix: choose another address or remove one.",
+        ],
+    );
+    let endpoints = json!([{"address": "1.1.1.1:1"}]);
+    let pool = |host| json!({"name": "a", "match": {"hosts": [host]}, "endpoints": endpoints});
+    check(
+        &json!({"pools": [pool("a"), pool("b")]}),
+        &[
+            "pools[1]: the name \"a\" is already that of pools[0]. Fix: choose another name or \
+             remove one.",
+        ],
+    );
+    for name in ["", "A", "-a", "a-", "a.", "a_b", "a b", &"a".repeat(64)] {
+        let errors = mistakes(with_pool(json!({"name": name})).to_string().as_bytes());
+        assert!(errors[0].contains("is not a pool name"), "{errors:?}");
+    }
+    for name in ["a", "0", "llama-3.1-8b", &"a".repeat(63)] {
+        assert_eq!(
+            config(&with_pool(json!({"name": name}))).pools[0].name,
+            name
+        );
+    }
+}
+
+#[test]
+fn a_pool_must_be_reachable() {
+    let shadowed = |first: Value, second: Value| {
+        let endpoints = json!([{"address": "1.1.1.1:1"}]);
+        let pool = |name, it: &Value| json!({"name": name, "match": it, "endpoints": endpoints});
+        let pools = json!({"pools": [pool("a", &first), pool("b", &second)]});
+        let mistakes = mistakes(pools.to_string().as_bytes());
+        let expected = "pools[1]: pools[0] comes first and takes every request of this pool. \
+                        Fix: narrow the match of pools[0], or put this pool first.";
+        assert!(mistakes.iter().all(|it| it == expected), "{mistakes:?}");
+        mistakes.len() == 1
+    };
+    let host = |hosts: &[&str]| json!({"hosts": hosts});
+    let path = |paths: &[&str]| json!({"pathPrefixes": paths});
+    assert!(shadowed(json!({}), json!({})));
+    assert!(shadowed(json!({}), host(&["a"])));
+    assert!(!shadowed(host(&["a"]), json!({})));
+    assert!(shadowed(host(&["a", "b"]), host(&["B"])));
+    assert!(!shadowed(host(&["a", "b"]), host(&["b", "c"])));
+    assert!(shadowed(path(&["/a"]), path(&["/a/b", "/ab"])));
+    assert!(!shadowed(path(&["/a/b"]), path(&["/a"])));
+    assert!(!shadowed(host(&["a"]), path(&["/a"])));
+    assert!(shadowed(
+        json!({"routes": ["r"]}),
+        json!({"routes": ["r"], "clusters": ["c"]})
+    ));
+    assert!(!shadowed(
+        json!({"routes": ["r"], "clusters": ["c"]}),
+        json!({"routes": ["r"]})
+    ));
+}
+
+#[test]
+fn times_fit_together() {
+    let raised = config(&with_pool(json!({"scrape": {"interval": "1ms"}})));
+    assert_eq!(raised.pools[0].scrape.interval, SCRAPE_INTERVAL_MIN);
+    let warnings: Vec<String> = raised.warnings.iter().map(ToString::to_string).collect();
+    let expected = "pools[0].scrape.interval: 1ms is less than 50ms, which is used instead.";
+    assert_eq!(warnings, [expected]);
+    let good = config(&with_pool(json!({"scrape": {"interval": "50ms"}})));
+    assert_eq!(good.warnings, []);
+    check_pool(
+        json!({"scrape": {"interval": "2s"}}),
+        &[
+            "pools[0].scrape.stalenessThreshold: metrics are stale before the next ones come, \
+             after 2s. \
+           Fix: make it longer than the interval.",
+        ],
+    );
+    check_pool(
+        json!({"scrape": {"interval": "2s", "stalenessThreshold": "2001ms"}}),
+        &[],
+    );
+}
+
+#[test]
+fn numbers_have_limits() {
+    let around = |key: &str, least: Value, most: Value, below: Value, above: Value| {
+        for (value, is_good) in [(least, true), (most, true), (below, false), (above, false)] {
+            let mut document = with_pool(json!({"scrape": {"stalenessThreshold": "1h"}}));
+            set(&mut document, &format!("pools/{key}"), &value);
+            let mistakes = mistakes(document.to_string().as_bytes());
+            assert_eq!(mistakes.is_empty(), is_good, "{key} {value}: {mistakes:?}");
+            let is_range = mistakes.iter().all(|it| it.contains("is not between"));
+            assert!(is_range, "{key} {value}: {mistakes:?}");
+        }
+    };
+    around(
+        "cache/capacityTokens",
+        json!(1),
+        json!(100_000_000),
+        json!(0),
+        json!(100_000_001),
+    );
+    around(
+        "limits/requestBodyBytes",
+        json!(1),
+        json!("1Gi"),
+        json!(0),
+        json!(1_073_741_825),
+    );
+    around(
+        "limits/requestBodyBytes",
+        json!("1"),
+        json!("1048576Ki"),
+        json!("0"),
+        json!("2Gi"),
+    );
+    around(
+        "scrape/timeout",
+        json!("1ms"),
+        json!("1h"),
+        json!("999us"),
+        json!("3601s"),
+    );
+    check_pool(
+        json!({"limits": {"requestBodyBytes": -1}}),
+        &[
+            "pools[0].limits.requestBodyBytes: -1 is not between 1 and 1Gi. \
+           Fix: choose a value from 1 to 1Gi.",
+        ],
+    );
+    check_pool(
+        json!({"cache": {"capacityTokens": 1.5}}),
+        &[
+            "pools[0].cache.capacityTokens: 1.5 is not a capacity. Fix: write a number of \
+             tokens, or auto.",
+        ],
+    );
+    for (number, too_large) in [
+        (1_u64 << 53, false),
+        ((1 << 53) + 1, true),
+        (u64::MAX, true),
+    ] {
+        let document = with_pool(json!({"cache": {"capacityTokens": number}}));
+        let mistakes = mistakes(document.to_string().as_bytes());
+        let expected = "is above 2^53 and may be rounded. Fix: choose a smaller number.";
+        assert_eq!(mistakes[0].ends_with(expected), too_large, "{mistakes:?}");
+    }
+}
+
+#[test]
+fn lists_have_limits() {
+    let texts = |count: usize| -> Value { (0..count).map(|it| format!("/{it}")).collect() };
+    let endpoints = |count: usize| -> Value {
+        let address = |it| json!({"address": format!("10.0.{}.{}:1", it / 256, it % 256)});
+        (0..count).map(address).collect()
+    };
+    let labels = |count: usize| -> Value {
+        let labels: Map<String, Value> =
+            (0..count).map(|it| (it.to_string(), json!("x"))).collect();
+        json!(labels)
+    };
+    let plugins = |count: usize| -> Value {
+        let plugin = |it| json!({"type": "queue-scorer", "name": format!("{it}")});
+        (0..count).map(plugin).collect()
+    };
+    let pools = |count: usize| -> Value {
+        let pool = |it| {
+            let name = format!("{it}");
+            let endpoints = json!([{"address": "1.1.1.1:1"}]);
+            json!({"name": name, "match": {"hosts": [name]}, "endpoints": endpoints})
+        };
+        (0..count).map(pool).collect()
+    };
+    let check = |path: &str, most: usize, list: &dyn Fn(usize) -> Value| {
+        for (count, expected) in [(most, vec![]), (most + 1, vec![most])] {
+            let mut document = with_pool(json!({}));
+            set(&mut document, path, &list(count));
+            let errors = parse(document.to_string().as_bytes())
+                .err()
+                .unwrap_or_default();
+            let limits: Vec<usize> = errors
+                .iter()
+                .map(|it| match it.cause {
+                    Cause::TooMany { most, .. } => most,
+                    _ => panic!("{it}"),
+                })
+                .collect();
+            assert_eq!(limits, expected, "{path}");
+        }
+    };
+    check("pools/endpoints", 2048, &endpoints);
+    check("pools/endpoints/labels", 64, &labels);
+    check("pools/match/clusters", 256, &texts);
+    check("pools/match/routes", 256, &texts);
+    check("pools/match/pathPrefixes", 256, &texts);
+    check("paths/prefixes", 64, &texts);
+    check("pools/picker/plugins", 64, &plugins);
+    check("pools", 64, &pools);
+    for (bytes, is_good) in [(CONFIG_BYTES_MAX, true), (CONFIG_BYTES_MAX + 1, false)] {
+        let mut text = with_pool(json!({})).to_string();
+        text.extend(core::iter::repeat_n(' ', bytes - text.len()));
+        assert_eq!(parse(text.as_bytes()).is_ok(), is_good);
+    }
+    for (bytes, is_good) in [(TEXT_BYTES_MAX, true), (TEXT_BYTES_MAX + 1, false)] {
+        let document = with_pool(json!({"cache": {"hashSeed": "x".repeat(bytes)}}));
+        assert_eq!(parse(document.to_string().as_bytes()).is_ok(), is_good);
+    }
+}
+
+#[test]
+fn the_list_of_mistakes_has_a_limit() {
+    let document = |count: usize| {
+        let keys: Map<String, Value> = (0..count)
+            .map(|it| (format!("key{it}"), json!(1)))
+            .collect();
+        with_pool(json!({"scrape": keys}))
+    };
+    assert_eq!(
+        mistakes(document(CONFIG_ERRORS_MAX).to_string().as_bytes()).len(),
+        CONFIG_ERRORS_MAX
+    );
+    let mistakes = mistakes(document(CONFIG_ERRORS_MAX + 5).to_string().as_bytes());
+    assert_eq!(mistakes.len(), CONFIG_ERRORS_MAX + 1);
+    assert_eq!(
+        mistakes[CONFIG_ERRORS_MAX],
+        "configuration: 5 more mistakes."
+    );
+}
+
+#[test]
+fn a_long_value_is_repeated_in_part() {
+    check_pool(
+        json!({"scrape": {"interval": "x".repeat(100)}}),
+        &[&format!(
+            "pools[0].scrape.interval: \"{}\"… is not a duration. \
+             Fix: write a number with a unit, like 100ms or 2s.",
+            "x".repeat(60)
+        )],
+    );
+}
+
+#[test]
+fn the_destination_is_a_header_or_the_filter_state() {
+    let destination = |destination: Value| {
+        let mut document = with_pool(json!({}));
+        set(&mut document, "destination", &destination);
+        document
+    };
+    let header = |name: &str| Destination::Header(name.into());
+    for (given, expected) in [
+        (json!({}), header("x-gateway-destination-endpoint")),
+        (
+            json!({"via": "header"}),
+            header("x-gateway-destination-endpoint"),
+        ),
+        (json!({"header": "X-Endpoint"}), header("x-endpoint")),
+        (json!({"via": "filterState"}), Destination::FilterState),
+    ] {
+        assert_eq!(config(&destination(given)).destination, expected);
+    }
+    check(
+        &destination(json!({"via": "filterState", "header": "x"})),
+        &[
+            "destination.header: no header is set with via: filterState. \
+           Fix: remove it, or write via: header.",
+        ],
+    );
+    for name in ["", ":authority", "Host", "a b", "a:"] {
+        check(
+            &destination(json!({"header": name})),
+            &[&format!(
+                "destination.header: {name:?} is not a header name. \
+                 Fix: write the name of a header that is not Host, like x-endpoint."
+            )],
+        );
+    }
+}
+
+#[test]
+fn a_struct_and_json_are_told_apart() {
+    let document = with_pool(json!({}));
+    let text = document.to_string();
+    for before in ["", "\n", " ", "\r\n\t", "\n\n"] {
+        assert!(
+            parse(format!("{before}{text}").as_bytes()).is_ok(),
+            "{before:?}"
+        );
+    }
+    let bytes = encode(&document);
+    assert_eq!(bytes[0], b'\n', "a Struct begins like a text");
+    assert_eq!(parse(&bytes), parse(text.as_bytes()));
+    // Of its 123 bytes the second is an opening brace.
+    let mut document = with_pool(json!({}));
+    while encode(&document)[1] != b'{' {
+        let name = document["pools"][0]["name"].as_str().unwrap().to_string() + "a";
+        document["pools"][0]["name"] = json!(name);
+    }
+    assert!(parse(&encode(&document)).is_ok());
+}
+
+#[test]
+fn a_struct_holds_every_kind_of_value() {
+    let document = json!({
+        "": null,
+        "number": [0, -5, 1.5, 1e300, 9_007_199_254_740_992_u64],
+        "bool": [true, false],
+        "text": ["", "\u{1f999}"],
+        "object": {"object": {}, "list": []},
+    });
+    assert_eq!(protobuf::decode(&encode(&document)), Ok(document));
+    // A list of one number that JSON does not have; a text that is not UTF-8 in its second byte.
+    let list =
+        |value: &[u8]| encode_field(1, &[encode_field(1, b"a"), encode_field(2, value)].concat());
+    for bits in [f64::NAN, f64::INFINITY] {
+        assert!(protobuf::decode(&list(&[&[0x11][..], &bits.to_le_bytes()].concat())).is_err());
+    }
+    let text = list(b"\x1a\x02a\xff");
+    assert_eq!(protobuf::decode(&text), Err(text.len() - 1));
+}
+
+#[test]
+fn a_struct_may_have_fields_we_do_not_know() {
+    let bytes = [
+        // Four unknown fields, one of each wire type; then `serve` with a value that has one too.
+        &b"\x10\x05"[..],
+        b"\x19\x01\x02\x03\x04\x05\x06\x07\x08",
+        b"\x22\x01x",
+        b"\x2d\x01\x02\x03\x04",
+        b"\x0a\x12\x0a\x05serve\x18\x07\x12\x07\x38\x01\x1a\x03xyz",
+    ];
+    let mut bytes = bytes.concat();
+    assert_eq!(protobuf::decode(&bytes), Ok(json!({"serve": "xyz"})));
+    // The last of a key counts.
+    bytes.extend(b"\x0a\x0f\x0a\x05serve\x12\x06\x1a\x04page");
+    assert_eq!(parse(&bytes), Ok(Role::Page));
+    assert_eq!(
+        protobuf::decode(b"\x0a\x03\x0a\x01a"),
+        Ok(json!({"a": null}))
+    );
+    assert_eq!(
+        protobuf::decode(b"\x0a\x05\x0a\x01a\x12\x00"),
+        Ok(json!({"a": null}))
+    );
+}
+
+#[test]
+fn nesting_has_a_limit_in_both_forms() {
+    let nested = |depth: usize| {
+        let list = (0..depth).fold(json!(1), |value, _| json!([value]));
+        json!({"a": list})
+    };
+    assert!(protobuf::decode(&encode(&nested(64))).is_ok());
+    assert!(protobuf::decode(&encode(&nested(65))).is_err());
+    let deep = |depth: usize| format!("{{\"a\": {}{}}}", "[".repeat(depth), "]".repeat(depth));
+    let is_syntax = |text: &str| mistakes(text.as_bytes())[0].contains("recursion limit");
+    assert!(!is_syntax(&deep(126)));
+    assert!(is_syntax(&deep(100_000)));
+}
+
+#[test]
+fn no_bytes_panic_and_no_part_of_a_struct_is_taken_for_the_whole() {
+    let document = with_pool(json!({"scrape": {"interval": "1s"}, "cache": {"capacityTokens": 7}}));
+    let forms = [document.to_string().into_bytes(), encode(&document)];
+    for whole in &forms {
+        // The first byte of a Struct alone is white space, hence an empty document.
+        for end in 2..whole.len() {
+            assert!(parse(&whole[..end]).is_err(), "{end}");
+        }
+    }
+    for seed in 1..=2000_u64 {
+        let mut state = seed;
+        let mut random = |limit: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % limit as u64) as usize
+        };
+        let mut bytes = forms[random(2)].clone();
+        for _ in 0..=random(6) {
+            let at = random(bytes.len());
+            match random(3) {
+                0 => bytes[at] = random(256) as u8,
+                1 => bytes.insert(at, random(256) as u8),
+                _ => _ = bytes.remove(at),
+            }
+        }
+        if let Ok(Role::Filter(mut config)) = parse(&bytes) {
+            config.warnings.clear();
+            let again = parse(config.to_json().as_bytes());
+            assert_eq!(again, Ok(Role::Filter(config)), "seed {seed}");
+        }
+    }
+}
+
+/// The texts of all mistakes.
+fn mistakes(bytes: &[u8]) -> Vec<String> {
+    let errors = parse(bytes).err().unwrap_or_default();
+    errors.iter().map(ToString::to_string).collect()
+}
+
+/// The document has these mistakes, in either form.
+#[track_caller]
+pub(super) fn check(document: &Value, expected: &[&str]) {
+    assert_eq!(
+        mistakes(document.to_string().as_bytes()),
+        expected,
+        "{document}"
+    );
+    assert_eq!(
+        mistakes(&encode(document)),
+        expected,
+        "{document} as a Struct"
+    );
+}
+
+/// A document whose one pool has these keys has these mistakes.
+#[track_caller]
+pub(super) fn check_pool(keys: Value, expected: &[&str]) {
+    check(&with_pool(keys), expected);
+}
+
+/// A document whose one pool has these keys beside the necessary ones.
+pub(super) fn with_pool(keys: Value) -> Value {
+    let mut pool = json!({"name": "a", "endpoints": [{"address": "10.0.0.1:8000"}]});
+    if let (Value::Object(pool), Value::Object(keys)) = (&mut pool, keys) {
+        pool.extend(keys);
+    }
+    json!({"pools": [pool]})
+}
+
+/// The configuration of a good document.
+#[track_caller]
+pub(super) fn config(document: &Value) -> Config {
+    match parse(document.to_string().as_bytes()) {
+        Ok(Role::Filter(config)) => *config,
+        other => panic!("{document}: {other:?}"),
+    }
+}
+
+/// The configuration in effect, as a tree.
+#[track_caller]
+fn effective(document: &Value) -> Value {
+    serde_json::from_str(&config(document).to_json()).unwrap()
+}
+
+/// Sets the value at a path of keys; of a list, its first entry.
+fn set(document: &mut Value, path: &str, value: &Value) {
+    let lists = ["pools", "endpoints", "plugins", "schedulingProfiles"];
+    let mut at = document;
+    let mut keys = path.split('/').peekable();
+    while let Some(key) = keys.next() {
+        at = &mut at[key];
+        if lists.contains(&key) && keys.peek().is_some() {
+            if at.is_null() {
+                *at = json!([{}]);
+            }
+            at = &mut at[0];
+        }
+    }
+    *at = value.clone();
+}
+
+/// `document` as a serialized `google.protobuf.Struct`.
+fn encode(document: &Value) -> Vec<u8> {
+    encode_object(document.as_object().unwrap())
+}
+
+fn encode_object(map: &Map<String, Value>) -> Vec<u8> {
+    let entry = |(key, value): (&String, &Value)| {
+        let key = encode_field(1, key.as_bytes());
+        let value = encode_field(2, &encode_value(value));
+        encode_field(1, &[key, value].concat())
+    };
+    map.iter().flat_map(entry).collect()
+}
+
+fn encode_value(value: &Value) -> Vec<u8> {
+    match value {
+        Value::Null => vec![0x08, 0],
+        Value::Number(it) => {
+            let bits = it.as_f64().unwrap().to_le_bytes();
+            [&[0x11][..], &bits].concat()
+        }
+        Value::String(it) => encode_field(3, it.as_bytes()),
+        Value::Bool(it) => vec![0x20, u8::from(*it)],
+        Value::Object(it) => encode_field(5, &encode_object(it)),
+        Value::Array(values) => {
+            let values = values
+                .iter()
+                .flat_map(|it| encode_field(1, &encode_value(it)));
+            encode_field(6, &values.collect::<Vec<u8>>())
+        }
+    }
+}
+
+/// A field of bytes: tag, length, content.
+fn encode_field(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![number << 3 | 2];
+    let mut length = content.len();
+    while length >= 0x80 {
+        bytes.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+    bytes.extend(content);
+    bytes
+}
+
+/// Texts that are no address, with what is wrong and what to do about it.
+const NO_ADDRESSES: &[(&str, &str)] = &[
+    (
+        "llama-0:8000",
+        "has a host name. Fix: write the IP address; Envoy cannot send to a name it does not \
+             know",
+    ),
+    (
+        "llama-0",
+        "has a host name. Fix: write the IP address; Envoy cannot send to a name it does not \
+             know",
+    ),
+    (
+        "http://10.0.0.1:8000",
+        "has a scheme. Fix: leave the scheme out, like 10.0.0.1:8000",
+    ),
+    (
+        "10.0.0.1:8000/metrics",
+        "has a path. Fix: leave the path out; scrape.path is the path of the metrics",
+    ),
+    (
+        "10.0.0.1:8000 ",
+        "has white space. Fix: leave the white space out, like 10.0.0.1:8000",
+    ),
+    (
+        "10.0.0.1",
+        "has no port. Fix: add the port, like 10.0.0.1:8000",
+    ),
+    (
+        "[2001:db8::1]",
+        "has no port. Fix: add the port, like 10.0.0.1:8000",
+    ),
+    (
+        "10.0.0.1:0",
+        "has no usable port. Fix: write a port from 1 to 65535",
+    ),
+    (
+        "10.0.0.1:65536",
+        "has no usable port. Fix: write a port from 1 to 65535",
+    ),
+    (
+        "10.0.0.1:http",
+        "has no usable port. Fix: write a port from 1 to 65535",
+    ),
+    (
+        "10.0.0.1:",
+        "has no usable port. Fix: write a port from 1 to 65535",
+    ),
+    (
+        "2001:db8::1",
+        "is an IPv6 address without brackets. Fix: put the address in brackets, like \
+             [2001:db8::1]:8000",
+    ),
+    (
+        "2001:db8:0:0:0:0:0:1:8000",
+        "is an IPv6 address without brackets. Fix: put the address in brackets, like \
+             [2001:db8::1]:8000",
+    ),
+    (
+        "0.0.0.0:8000",
+        "is not the address of one host. Fix: write the address of one server",
+    ),
+    (
+        "[::]:8000",
+        "is not the address of one host. Fix: write the address of one server",
+    ),
+    (
+        "[::ffff:0.0.0.0]:8000",
+        "is not the address of one host. Fix: write the address of one server",
+    ),
+    (
+        "224.0.0.1:8000",
+        "is not the address of one host. Fix: write the address of one server",
+    ),
+    (
+        "255.255.255.255:8000",
+        "is not the address of one host. Fix: write the address of one server",
+    ),
+];

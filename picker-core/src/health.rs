@@ -1,0 +1,182 @@
+//! Failing fast is not being idle.
+//!
+//! An endpoint that fails request after request is left alone for a while, longer each time it fails again, and gets
+//! one request at a time to prove itself after that. One that says it is full is left alone for a moment. What the
+//! client did wrong says nothing about the endpoint.
+
+use crate::{Span, Timestamp};
+
+/// What an answer says about the endpoint that gave it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It failed, by a 5xx or by cutting the exchange.
+    Failed,
+    /// It said that it is full: 429 or 503.
+    Full,
+    /// It served the request.
+    Served,
+    /// Nothing listens at its address.
+    Unreachable,
+}
+
+/// How an endpoint has done lately.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Health {
+    /// Failures since it served a request.
+    failures: u32,
+    /// Until when it is left alone.
+    until: Timestamp,
+}
+
+impl Verdict {
+    /// What a status says; `None` when it says nothing about the endpoint.
+    pub fn of_status(status: u16) -> Option<Self> {
+        match status {
+            200..400 => Some(Self::Served),
+            429 | 503 => Some(Self::Full),
+            500.. => Some(Self::Failed),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Full => 2,
+            Self::Served => 3,
+            Self::Unreachable => 4,
+        }
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        let all = [Self::Failed, Self::Full, Self::Served, Self::Unreachable];
+        all.into_iter().find(|verdict| verdict.code() == code)
+    }
+}
+
+impl Health {
+    /// Takes in a verdict.
+    pub(crate) fn judge(&mut self, verdict: Verdict, at: Timestamp) {
+        let alone = at < self.until;
+        match verdict {
+            Verdict::Served => *self = Self::default(),
+            Verdict::Full => self.until = self.until.max(at.after(FULL_FOR)),
+            // What was sent before it was left alone fails too, and says nothing new.
+            Verdict::Failed | Verdict::Unreachable if alone && self.failures > 0 => {}
+            Verdict::Failed => self.fail(self.failures.saturating_add(1), at),
+            Verdict::Unreachable => self.fail(self.failures.max(FAILURES - 1) + 1, at),
+        }
+    }
+
+    fn fail(&mut self, failures: u32, at: Timestamp) {
+        self.failures = failures;
+        if let Some(again) = failures.checked_sub(FAILURES) {
+            let span = Span(FAILED_FOR.0 << again.min(10)).min(FAILED_FOR_MAX);
+            self.until = at.after(span);
+        }
+    }
+
+    /// Whether a request may go there, given how many are there.
+    pub(crate) fn may_serve(self, in_flight: u32, now: Timestamp) -> bool {
+        now >= self.until && (self.failures < FAILURES || in_flight == 0)
+    }
+
+    /// Whether there is nothing to forgive, so that serving a request is no news.
+    pub(crate) fn is_clean(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Failures in a row before an endpoint is left alone: one bad request may be the request's own fault.
+const FAILURES: u32 = 3;
+
+/// How long it is left alone at first; twice as long each time.
+const FAILED_FOR: Span = Span::from_millis(500);
+
+/// How long it is left alone at most.
+const FAILED_FOR_MAX: Span = Span::from_millis(30_000);
+
+/// How long an endpoint that said it is full is left alone: a few steps of its scheduler.
+const FULL_FOR: Span = Span::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    /// Judges at the given milliseconds, then tells whether it may serve with so many in flight.
+    #[track_caller]
+    fn check(verdicts: &[(Verdict, u64)], in_flight: u32, now: u64, may_serve: bool) {
+        let at = |millis: u64| Timestamp(1_000_000 + millis * 1000);
+        let mut health = Health::default();
+        for (verdict, millis) in verdicts {
+            health.judge(*verdict, at(*millis));
+        }
+        assert_eq!(
+            health.may_serve(in_flight, at(now)),
+            may_serve,
+            "{verdicts:?} at {now}"
+        );
+    }
+
+    #[test]
+    fn three_failures_in_a_row_leave_an_endpoint_alone() {
+        use Verdict::{Failed, Served};
+        check(&[(Failed, 0), (Failed, 1)], 5, 1, true);
+        check(
+            &[(Failed, 0), (Failed, 1), (Served, 2), (Failed, 3)],
+            5,
+            3,
+            true,
+        );
+        check(&[(Failed, 0), (Failed, 1), (Failed, 2)], 0, 501, false);
+        check(&[(Failed, 0), (Failed, 1), (Failed, 2)], 0, 502, true);
+        check(&[(Failed, 0), (Failed, 1), (Failed, 2)], 1, 502, false);
+        check(
+            &[(Failed, 0), (Failed, 1), (Failed, 2), (Served, 503)],
+            1,
+            503,
+            true,
+        );
+    }
+
+    #[test]
+    fn a_probe_that_fails_doubles_the_time_and_a_late_failure_does_not() {
+        use Verdict::Failed;
+        let failed = [(Failed, 0), (Failed, 0), (Failed, 0), (Failed, 100)];
+        check(&failed, 0, 500, true);
+        let probed = [(Failed, 0), (Failed, 0), (Failed, 0), (Failed, 600)];
+        check(&probed, 0, 1599, false);
+        check(&probed, 0, 1600, true);
+    }
+
+    #[test]
+    fn a_refused_connection_counts_at_once_and_being_full_is_short() {
+        check(&[(Verdict::Unreachable, 0)], 0, 499, false);
+        check(&[(Verdict::Full, 0)], 9, 249, false);
+        check(&[(Verdict::Full, 0)], 9, 250, true);
+    }
+
+    #[test]
+    fn the_time_alone_is_bounded() {
+        let mut health = Health::default();
+        let mut now = Timestamp(0);
+        for _ in 0..200 {
+            health.judge(Verdict::Failed, now);
+            now = now.max(health.until);
+        }
+        health.judge(Verdict::Failed, now);
+        assert_eq!(health.until.since(now), FAILED_FOR_MAX);
+    }
+
+    #[test]
+    fn what_the_client_did_wrong_says_nothing() {
+        for status in [400, 401, 404, 413, 422] {
+            assert_eq!(Verdict::of_status(status), None, "{status}");
+        }
+        assert_eq!(Verdict::of_status(200), Some(Verdict::Served));
+        assert_eq!(Verdict::of_status(503), Some(Verdict::Full));
+        assert_eq!(Verdict::of_status(500), Some(Verdict::Failed));
+    }
+}

@@ -1,0 +1,479 @@
+//! A twin of every endpoint's prefix cache, kept by the engine's own rules.
+//!
+//! Held blocks form runs: stretches that were placed together and never branched. A request pins the runs of its
+//! prompt while it is in flight. When it ends, its output takes its room behind the prompt, and its runs become the
+//! most recent ones, the head last. When room is needed, the oldest run that nobody pins loses blocks from its end.
+//! So the tail is forgotten before the head, and nothing in use is forgotten: what vLLM's block pool does.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use hashbrown::{DefaultHashBuilder, HashMap};
+use lru::LruCache;
+
+use crate::adapter::Adapters;
+use crate::health::Health;
+use crate::ring::{Done, Entry, Placed};
+use crate::{BlockHash, EndpointId};
+
+/// The twins of all endpoints of a pool.
+#[derive(Default)]
+pub struct Twins {
+    /// In the order of the endpoints' numbers.
+    twins: Vec<(EndpointId, Twin)>,
+    /// Prompts in flight, by the number of the ring entry that placed them.
+    pins: BTreeMap<u64, Pin>,
+    /// Placements that named a parent their twin does not hold; nothing could be learnt from them.
+    pub unlinked: u64,
+}
+
+/// What an endpoint holds of a prompt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Held {
+    /// Leading blocks in its cache.
+    pub matched: usize,
+    /// Those of them that requests in flight use.
+    pub pinned: usize,
+}
+
+impl Held {
+    /// Both together, as of two prompts of one request.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let (matched, pinned) = (self.matched + other.matched, self.pinned + other.pinned);
+        Self { matched, pinned }
+    }
+}
+
+struct Pin {
+    endpoint: EndpointId,
+    /// Who placed it, to let go when the worker has died.
+    owner: u64,
+    adapter: Option<u64>,
+    /// The last run of the prompt; `None` when it has no block.
+    run: Option<RunId>,
+}
+
+impl Twins {
+    /// Keeps a twin of `endpoint` that holds at most `capacity` blocks, and forgets what is over.
+    pub fn set_capacity(&mut self, endpoint: EndpointId, capacity: usize) {
+        let twin = self.twin_mut(endpoint);
+        twin.capacity = capacity;
+        twin.evict();
+    }
+
+    /// Forgets every endpoint that `is_listed` does not know, and every pin of a worker that is not `is_live`.
+    pub fn retain(
+        &mut self,
+        is_listed: impl Fn(EndpointId) -> bool,
+        is_live: impl Fn(u64) -> bool,
+    ) {
+        self.twins.retain(|(endpoint, _)| is_listed(*endpoint));
+        let dead = self.pins.iter().filter(|(_, pin)| !is_live(pin.owner));
+        for placed in dead.map(|(placed, _)| *placed).collect::<Vec<_>>() {
+            self.done(
+                placed,
+                &Done {
+                    placed,
+                    output_blocks: 0,
+                },
+            );
+        }
+    }
+
+    /// Takes in one entry of the ring.
+    pub fn apply(&mut self, sequence: u64, entry: &Entry) {
+        match entry {
+            Entry::Placed(placed) => self.placed(sequence, placed),
+            Entry::Done(done) => self.done(sequence, done),
+            Entry::Judged(judged) => {
+                self.twin_mut(judged.endpoint)
+                    .health
+                    .judge(judged.verdict, judged.at);
+            }
+        }
+    }
+
+    /// What `endpoint` holds of a prompt of `blocks`.
+    pub fn held(&self, endpoint: EndpointId, blocks: &[BlockHash]) -> Held {
+        self.twin(endpoint)
+            .map_or_else(Held::default, |twin| twin.held(blocks))
+    }
+
+    /// What to tell the other workers when a prompt of `blocks` goes to `endpoint`; `adapter` and `owner` as there.
+    pub fn placement(
+        &self,
+        endpoint: EndpointId,
+        blocks: &[BlockHash],
+        (owner, adapter): (u64, Option<u64>),
+    ) -> Placed {
+        let depth = self.held(endpoint, blocks).matched;
+        let (held, new) = blocks.split_at(depth);
+        let parent = held.last().copied();
+        Placed {
+            endpoint,
+            owner,
+            adapter,
+            depth: depth as u32,
+            parent,
+            blocks: new.to_vec(),
+        }
+    }
+
+    /// How many blocks `endpoint` holds.
+    pub fn blocks(&self, endpoint: EndpointId) -> usize {
+        self.twin(endpoint).map_or(0, |twin| twin.blocks)
+    }
+
+    /// How many different blocks of `endpoint` are used by prompts in flight.
+    pub fn pinned(&self, endpoint: EndpointId) -> usize {
+        self.twin(endpoint).map_or(0, |twin| twin.pinned)
+    }
+
+    /// How `endpoint` has done lately.
+    pub fn health(&self, endpoint: EndpointId) -> Health {
+        self.twin(endpoint)
+            .map_or_else(Health::default, |twin| twin.health)
+    }
+
+    /// The adapters that requests were sent for to `endpoint`.
+    pub(crate) fn adapters(&self, endpoint: EndpointId) -> Option<&Adapters> {
+        self.twin(endpoint).map(|twin| &twin.adapters)
+    }
+
+    /// Keeps as many adapters of `endpoint` as it has slots for.
+    pub(crate) fn set_adapter_slots(&mut self, endpoint: EndpointId, slots: Option<u32>) {
+        self.twin_mut(endpoint).adapters.set_slots(slots);
+    }
+
+    fn placed(&mut self, sequence: u64, placed: &Placed) {
+        let Placed {
+            endpoint,
+            owner,
+            adapter,
+            ..
+        } = *placed;
+        let twin = self.twin_mut(endpoint);
+        if let Some(adapter) = adapter {
+            twin.adapters.begin(adapter);
+        }
+        let run = twin.place(placed);
+        let unlinked = run.is_none() && placed.depth > 0;
+        if run.is_some() || adapter.is_some() {
+            self.pins.insert(
+                sequence,
+                Pin {
+                    endpoint,
+                    owner,
+                    adapter,
+                    run,
+                },
+            );
+        }
+        self.unlinked += u64::from(unlinked);
+    }
+
+    /// `sequence` names the output's blocks: nobody can ask for them, and every replica names them alike.
+    fn done(&mut self, sequence: u64, done: &Done) {
+        let Some(pin) = self.pins.remove(&done.placed) else {
+            return;
+        };
+        let Ok(index) = self
+            .twins
+            .binary_search_by_key(&pin.endpoint, |(id, _)| *id)
+        else {
+            return;
+        };
+        if let Some((_, twin)) = self.twins.get_mut(index) {
+            let name = |block: u32| BlockHash(!(sequence << 16).wrapping_add(u64::from(block)));
+            let output: Vec<BlockHash> = (0..done.output_blocks.min(OUTPUT_BLOCKS_MAX))
+                .map(name)
+                .collect();
+            if let Some(run) = pin.run {
+                twin.finish(run, &output);
+            }
+            if let Some(adapter) = pin.adapter {
+                twin.adapters.end(adapter);
+            }
+        }
+    }
+
+    fn twin(&self, endpoint: EndpointId) -> Option<&Twin> {
+        let index = self
+            .twins
+            .binary_search_by_key(&endpoint, |(id, _)| *id)
+            .ok()?;
+        self.twins.get(index).map(|(_, twin)| twin)
+    }
+
+    fn twin_mut(&mut self, endpoint: EndpointId) -> &mut Twin {
+        let index = match self.twins.binary_search_by_key(&endpoint, |(id, _)| *id) {
+            Ok(index) => index,
+            Err(index) => {
+                self.twins.insert(index, (endpoint, Twin::default()));
+                index
+            }
+        };
+        &mut self.twins[index].1
+    }
+}
+
+/// The twin of one endpoint's cache.
+struct Twin {
+    /// Runs by number, the most recent first.
+    runs: LruCache<RunId, Run, DefaultHashBuilder>,
+    /// The run of every held block.
+    run_of: HashMap<BlockHash, RunId>,
+    /// Blocks in all runs.
+    blocks: usize,
+    /// Blocks in runs that are pinned.
+    pinned: usize,
+    capacity: usize,
+    next_run: RunId,
+    health: Health,
+    adapters: Adapters,
+}
+
+type RunId = u32;
+
+/// A stretch of blocks that only ever continue each other.
+struct Run {
+    /// How many blocks of the prompt come before this run.
+    depth: usize,
+    /// The run that holds the block before this run's first.
+    parent: Option<RunId>,
+    /// How many runs have this one as their parent. Only a run without children may lose blocks.
+    children: u32,
+    /// How many prompts in flight use this run, which is then used to its end.
+    pins: u32,
+    blocks: Vec<BlockHash>,
+}
+
+impl Default for Twin {
+    fn default() -> Self {
+        Self {
+            runs: LruCache::unbounded_with_hasher(DefaultHashBuilder::default()),
+            run_of: HashMap::default(),
+            blocks: 0,
+            pinned: 0,
+            capacity: CAPACITY_BLOCKS_UNKNOWN,
+            next_run: 0,
+            health: Health::default(),
+            adapters: Adapters::default(),
+        }
+    }
+}
+
+impl Twin {
+    /// Goes from run to run, and inside a run by bisection: equal hashes mean equal beginnings.
+    fn held(&self, blocks: &[BlockHash]) -> Held {
+        let mut held = Held::default();
+        while let Some(block) = blocks.get(held.matched)
+            && let Some(run) = self.run_of.get(block).and_then(|run| self.runs.peek(run))
+        {
+            // Equal hashes at unequal depths are a collision; it ends the match.
+            let own = held
+                .matched
+                .checked_sub(run.depth)
+                .and_then(|skip| run.blocks.get(skip..));
+            let wanted = blocks.get(held.matched..).unwrap_or_default();
+            let more = common_length(own.unwrap_or_default(), wanted);
+            if more == 0 {
+                break;
+            }
+            held.matched += more;
+            if run.pins > 0 {
+                held.pinned = held.matched;
+            }
+        }
+        held
+    }
+
+    /// Takes in and pins the placed prompt; its last run, or `None` when its parent is not held.
+    fn place(&mut self, placed: &Placed) -> Option<RunId> {
+        let depth = placed.depth as usize;
+        let parent = match placed.parent {
+            None => None,
+            Some(block) => Some(self.end_run_at(block, depth)?),
+        };
+        let new = self.blocks_not_held(&placed.blocks);
+        let last = self.extend(parent, depth, new)?;
+        for run in self.touch(last) {
+            if let Some(run) = self.runs.peek_mut(&run) {
+                self.pinned += if run.pins == 0 { run.blocks.len() } else { 0 };
+                run.pins = run.pins.saturating_add(1);
+            }
+        }
+        self.evict();
+        Some(last)
+    }
+
+    /// Lets go of a prompt that ended with `last`, and puts its output behind it.
+    fn finish(&mut self, last: RunId, output: &[BlockHash]) {
+        let depth = self
+            .runs
+            .peek(&last)
+            .map_or(0, |run| run.depth + run.blocks.len());
+        let tail = self.extend(Some(last), depth, output);
+        for id in tail.map_or_else(Vec::new, |tail| self.touch(tail)) {
+            if Some(id) != tail || tail == Some(last) {
+                self.unpin(id);
+            }
+        }
+        self.evict();
+    }
+
+    fn unpin(&mut self, id: RunId) {
+        if let Some(run) = self.runs.peek_mut(&id)
+            && run.pins > 0
+        {
+            run.pins -= 1;
+            self.pinned -= if run.pins == 0 { run.blocks.len() } else { 0 };
+        }
+    }
+
+    /// Makes `last` and all runs before it the most recent, the first one last; gives them in that order.
+    fn touch(&mut self, last: RunId) -> Vec<RunId> {
+        let mut touched = Vec::new();
+        let mut next = Some(last);
+        while let Some(run) = next {
+            self.runs.promote(&run);
+            touched.push(run);
+            next = self.runs.peek(&run).and_then(|run| run.parent);
+        }
+        touched
+    }
+
+    /// The run that ends with `block`, the `depth`th of its prompt, splitting the run that holds it if need be.
+    fn end_run_at(&mut self, block: BlockHash, depth: usize) -> Option<RunId> {
+        let tail_id = *self.run_of.get(&block)?;
+        let tail = self.runs.peek_mut(&tail_id)?;
+        let kept = depth.checked_sub(tail.depth)?;
+        if kept == 0 || kept > tail.blocks.len() {
+            return None;
+        }
+        if kept == tail.blocks.len() {
+            return Some(tail_id);
+        }
+        // The tail keeps its number, so it keeps its age, its children and the pins that name it. Every prompt that
+        // pins it uses it to its end, so the head has the same pins.
+        let rest = tail.blocks.split_off(kept);
+        let blocks = core::mem::replace(&mut tail.blocks, rest);
+        let (depth, parent, pins) = (tail.depth, tail.parent, tail.pins);
+        tail.depth += kept;
+        let head_id = self.next_run;
+        tail.parent = Some(head_id);
+        self.insert(Run {
+            depth,
+            parent,
+            children: 1,
+            pins,
+            blocks,
+        });
+        Some(head_id)
+    }
+
+    /// The leading part of `blocks` that continues a held run without being held itself.
+    fn blocks_not_held<'a>(&self, blocks: &'a [BlockHash]) -> &'a [BlockHash] {
+        let new = blocks
+            .iter()
+            .take_while(|block| !self.run_of.contains_key(*block))
+            .count();
+        blocks.get(..new).unwrap_or_default()
+    }
+
+    /// Puts `new` behind `parent` and returns the run that is now the last of the prompt.
+    fn extend(&mut self, parent: Option<RunId>, depth: usize, new: &[BlockHash]) -> Option<RunId> {
+        if new.is_empty() {
+            return parent;
+        }
+        self.blocks += new.len();
+        if let Some(id) = parent
+            && let Some(run) = self.runs.peek_mut(&id)
+        {
+            // A pinned run must end where its prompts end.
+            if run.children == 0 && run.pins == 0 {
+                run.blocks.extend_from_slice(new);
+                self.run_of.extend(new.iter().map(|block| (*block, id)));
+                return Some(id);
+            }
+            run.children += 1;
+        }
+        Some(self.insert(Run {
+            depth,
+            parent,
+            children: 0,
+            pins: 0,
+            blocks: new.to_vec(),
+        }))
+    }
+
+    fn insert(&mut self, run: Run) -> RunId {
+        let id = self.next_run;
+        self.next_run = self.next_run.wrapping_add(1);
+        self.run_of
+            .extend(run.blocks.iter().map(|block| (*block, id)));
+        self.runs.put(id, run);
+        id
+    }
+
+    /// Forgets the oldest blocks that nobody uses until the rest fits, or until all that is left is in use.
+    fn evict(&mut self) {
+        let mut in_use = 0;
+        while self.blocks > self.capacity && in_use < self.runs.len() {
+            let Some((&id, _)) = self.runs.peek_lru() else {
+                return;
+            };
+            let Some(run) = self.runs.peek_mut(&id) else {
+                return;
+            };
+            if run.pins > 0 || run.children > 0 {
+                // It will be touched when its last prompt ends, so it may as well be recent now.
+                self.runs.promote(&id);
+                in_use += 1;
+                continue;
+            }
+            let kept = run.blocks.len().saturating_sub(self.blocks - self.capacity);
+            for block in run.blocks.drain(kept..) {
+                self.run_of.remove(&block);
+                self.blocks -= 1;
+            }
+            if kept > 0 {
+                return;
+            }
+            let parent = self.runs.pop(&id).and_then(|run| run.parent);
+            if let Some(parent) = parent.and_then(|parent| self.runs.peek_mut(&parent)) {
+                parent.children -= 1;
+            }
+        }
+    }
+}
+
+/// How many leading hashes of two chains are equal.
+fn common_length(held: &[BlockHash], wanted: &[BlockHash]) -> usize {
+    let longest = held.len().min(wanted.len());
+    let is_equal = |place: usize| held.get(place) == wanted.get(place);
+    if longest == 0 || is_equal(longest - 1) {
+        return longest;
+    }
+    let (mut equal, mut unequal) = (0, longest - 1);
+    while equal < unequal {
+        let middle = equal.midpoint(unequal);
+        if is_equal(middle) {
+            equal = middle + 1;
+        } else {
+            unequal = middle;
+        }
+    }
+    equal
+}
+
+/// Blocks taken to fit in an endpoint that does not tell its capacity: 400,000 tokens, about what one H100 with an 8B
+/// model has room for.
+const CAPACITY_BLOCKS_UNKNOWN: usize = 400_000 / 64;
+
+/// Blocks of output that one request can leave behind; more than any engine's longest context.
+const OUTPUT_BLOCKS_MAX: u32 = 1 << 15;
+
+#[cfg(test)]
+#[path = "twin/tests.rs"]
+mod tests;

@@ -1,0 +1,243 @@
+//! A bad configuration is refused with one line that says where, what and how to mend it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use picker_tests::{CHAT, Draft, Stack, chat_body, directory, envoy, eventually, servers};
+use serde_json::{Value, json};
+use xtask::bootstrap::Bootstrap;
+use xtask::compose::Destination;
+use xtask::http::post;
+use xtask::proxy::validate;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_configuration_is_refused_with_one_line_that_names_path_and_fix() -> Result<()> {
+    let endpoint = "127.0.0.1:9".parse()?;
+    let cases: [(Change, &[&str]); 5] = [
+        (
+            |pool| pool["enginee"] = json!("vllm"),
+            &["pools[0]", "enginee", "engine"],
+        ),
+        (
+            |pool| pool["engine"] = json!("vlm"),
+            &["pools[0].engine", "vlm", "vllm"],
+        ),
+        (
+            |pool| pool["endpoints"] = json!([{"address": "gpu1:8000"}]),
+            &["pools[0].endpoints[0].address", "gpu1:8000"],
+        ),
+        (
+            |pool| pool["scrape"]["interval"] = json!("fast"),
+            &["pools[0].scrape.interval", "fast"],
+        ),
+        (
+            |pool| pool["limits"]["requestBodyBytes"] = json!(-1),
+            &["requestBodyBytes", "-1"],
+        ),
+    ];
+    for (change, words) in cases {
+        let mut draft = Draft::with_endpoints(Destination::OriginalDst, &[endpoint])?;
+        change(draft.pool()?);
+        draft.bootstrap.set_picker(&draft.document)?;
+        refused(&draft.bootstrap, words).await?;
+    }
+    let mut draft = Draft::with_endpoints(Destination::OriginalDst, &[endpoint])?;
+    draft.bootstrap.set_picker_text("{\"pools\": [")?;
+    refused(&draft.bootstrap, &["JSON"]).await
+}
+
+/// A change of the pool's document.
+type Change = fn(&mut Value);
+
+/// Checks that both a validation and a start are refused, with the same single line of ours.
+async fn refused(bootstrap: &Bootstrap, words: &[&str]) -> Result<()> {
+    let validated = validate(envoy()?, bootstrap, &directory()).await;
+    let validated = validated
+        .err()
+        .with_context(|| format!("{words:?} was taken"))?
+        .to_string();
+    let line = our_line(&validated)?;
+    for word in words {
+        ensure!(line.contains(word), "no {word:?} in: {line}");
+    }
+    let options = xtask::proxy::ProxyOptions {
+        concurrency: Some(1),
+        directory: directory(),
+    };
+    let started = xtask::proxy::Proxy::start(envoy()?, bootstrap, &options).await;
+    let started = started.err().context("Envoy started all the same")?;
+    ensure!(
+        our_line(&format!("{started:#}"))? == line,
+        "a start says something else"
+    );
+    Ok(())
+}
+
+/// The picker's message in a log: the only Critical line of its own.
+fn our_line(log: &str) -> Result<String> {
+    let lines: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("picker: configuration refused"))
+        .collect();
+    let critical = lines
+        .iter()
+        .filter(|line| line.contains("[critical]"))
+        .count();
+    ensure!(
+        lines.len() == 1 && critical == 1,
+        "{critical} critical of {lines:?} in {log}"
+    );
+    let message = lines
+        .first()
+        .and_then(|line| line.split_once("picker: "))
+        .context("no line")?;
+    Ok(message.1.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_configuration_pushed_to_a_running_envoy_is_refused_and_nothing_fails() -> Result<()>
+{
+    let mut draft = Draft::new(Destination::OriginalDst, servers(2)).await?;
+    draft.bootstrap.set_picker(&draft.document)?;
+    let pushed = Pushed::new(&mut draft.bootstrap)?;
+    let stack = Arc::new(start_without_picker(draft).await?);
+    let rejected = "listener_manager.lds.update_rejected";
+    let accepted = "listener_manager.lds.update_success";
+    let before = stack.stat(accepted).await?;
+    let load = Load::start(&stack);
+    load.more().await?;
+
+    pushed.push(|pool| pool["enginee"] = json!("vllm"))?;
+    let was_rejected = eventually(async || stack.stat(rejected).await.is_ok_and(|count| count > 0));
+    ensure!(was_rejected.await, "the bad configuration was not refused");
+    stack
+        .wait_for_line(&["picker: configuration refused", "enginee"])
+        .await?;
+
+    load.more().await?;
+    pushed.push(|pool| pool["scrape"]["interval"] = json!("50ms"))?;
+    let was_accepted =
+        eventually(async || stack.stat(accepted).await.is_ok_and(|count| count > before));
+    ensure!(was_accepted.await, "a good configuration was refused");
+    load.more().await?;
+    let (sent, failed) = load.stop().await?;
+    ensure!(failed == 0, "{failed} of {sent} requests failed");
+    stack.wait_until_idle().await?;
+    Ok(())
+}
+
+/// The listener for clients in a file of its own, which Envoy reads again when it is replaced.
+struct Pushed {
+    listener: Value,
+    path: PathBuf,
+}
+
+impl Pushed {
+    /// Moves the listener from the configuration into a file.
+    fn new(bootstrap: &mut Bootstrap) -> Result<Self> {
+        let directory = directory();
+        fs::create_dir_all(&directory)?;
+        let path = directory.join("listeners.json");
+        let root = bootstrap.value_mut();
+        let listeners = root.pointer_mut("/static_resources/listeners");
+        let listeners = listeners
+            .and_then(Value::as_array_mut)
+            .context("no listeners")?;
+        let at = listeners
+            .iter()
+            .position(|listener| listener["name"] == "traffic");
+        let listener = listeners.remove(at.context("no listener `traffic`")?);
+        root["dynamic_resources"] = json!({"lds_config": {
+            "resource_api_version": "V3",
+            "path_config_source": {"path": path, "watched_directory": {"path": directory}},
+        }});
+        let pushed = Self { listener, path };
+        pushed.push(|_| {})?;
+        Ok(pushed)
+    }
+
+    /// Replaces the file by one with a changed pool.
+    fn push(&self, change: Change) -> Result<()> {
+        let mut listener = self.listener.clone();
+        listener["@type"] = json!("type.googleapis.com/envoy.config.listener.v3.Listener");
+        let filters = "/filter_chains/0/filters/0/typed_config/http_filters/0";
+        let text = format!("{filters}/typed_config/config/configuration/value");
+        let value = listener
+            .pointer_mut(&text)
+            .context("no configuration of the picker")?;
+        let mut document: Value = serde_json::from_str(value.as_str().unwrap_or_default())?;
+        change(&mut document["pools"][0]);
+        *value = json!(document.to_string());
+        let next = self.path.with_extension("next");
+        fs::write(&next, json!({"resources": [listener]}).to_string())?;
+        move_over(&next, &self.path)
+    }
+}
+
+fn move_over(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).context("cannot replace the file")
+}
+
+/// Starts a draft whose listener for clients comes from a file, and waits until it is there.
+async fn start_without_picker(mut draft: Draft) -> Result<Stack> {
+    draft.has_picker = false;
+    let stack = draft.start().await?;
+    let is_there = eventually(async || stack.chat("hello").await.is_ok());
+    ensure!(is_there.await, "the listener did not come");
+    Ok(stack)
+}
+
+/// Requests without a pause.
+struct Load {
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicUsize>,
+    failed: Arc<AtomicUsize>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Load {
+    fn start(stack: &Arc<Stack>) -> Self {
+        let (stop, sent, failed) =
+            <(Arc<AtomicBool>, Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
+        let traffic = stack.addresses.traffic;
+        let (stopped, counted, failures) =
+            (Arc::clone(&stop), Arc::clone(&sent), Arc::clone(&failed));
+        let task = tokio::spawn(async move {
+            let body = chat_body("hello", 1);
+            while !stopped.load(Ordering::Relaxed) {
+                let response = post(traffic, CHAT, body.as_bytes()).await;
+                counted.fetch_add(1, Ordering::Relaxed);
+                if !response.is_ok_and(|response| response.status == 200) {
+                    failures.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        Self {
+            stop,
+            sent,
+            failed,
+            task,
+        }
+    }
+
+    /// Waits for thirty more requests.
+    async fn more(&self) -> Result<()> {
+        let before = self.sent.load(Ordering::Relaxed);
+        let more = eventually(async || self.sent.load(Ordering::Relaxed) >= before + 30);
+        ensure!(more.await, "requests no longer end");
+        Ok(())
+    }
+
+    /// Ends the load; requests sent, and how many of them failed.
+    async fn stop(self) -> Result<(usize, usize)> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await?;
+        Ok((
+            self.sent.load(Ordering::Relaxed),
+            self.failed.load(Ordering::Relaxed),
+        ))
+    }
+}
