@@ -185,7 +185,7 @@ fn request(job: &Job) -> Request {
     };
     let group = match job.planned.conversation {
         Some(conversation) => Some(BlockHash(conversation)),
-        None => job.blocks.iter().take(GROUP_BLOCKS).last().copied(),
+        None => job.blocks.iter().take(GROUP_BLOCKS).next_back().copied(),
     };
     Request {
         model: job.planned.adapter.map(adapter_name),
