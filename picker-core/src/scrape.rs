@@ -11,6 +11,7 @@ use crate::engine::EngineKind;
 use crate::ledger::{Ledger, Load};
 use crate::pool::ledger_key;
 use crate::reading::{PageError, Warning, read_page};
+use crate::share::Share;
 use crate::shared::SharedData;
 use crate::snapshot::{EndpointState, Snapshot, publish};
 use crate::{Address, EndpointId, Span, Timestamp};
@@ -116,27 +117,6 @@ struct Plan {
     share: Share,
 }
 
-/// How much of an endpoint's work comes from this Envoy, told from the endpoint's own count of prompt tokens.
-#[derive(Clone, Copy, Default)]
-struct Share {
-    /// Where the window began: tokens sent by us, and tokens counted by the endpoint.
-    begin: Option<(u32, u64)>,
-}
-
-impl Share {
-    /// The share in the window that ends now, once it is long enough; a new window begins then.
-    fn update(&mut self, sent: u32, counted: Option<u64>) -> Option<f64> {
-        let counted = counted?;
-        let (begin_sent, begin_counted) = *self.begin.get_or_insert((sent, counted));
-        let theirs = counted.saturating_sub(begin_counted);
-        if counted < begin_counted || theirs >= SHARE_WINDOW_TOKENS {
-            self.begin = Some((sent, counted));
-        }
-        let ours = f64::from(sent.wrapping_sub(begin_sent));
-        (theirs >= SHARE_WINDOW_TOKENS).then(|| (ours / theirs as f64).min(1.0))
-    }
-}
-
 impl Scraper {
     /// Goes on from `snapshot`, the one published last, or from nothing known.
     pub fn new(config: PoolConfig, snapshot: Option<Snapshot>) -> Self {
@@ -230,11 +210,8 @@ impl Scraper {
             return ScrapeOutcome::Unlisted;
         };
         let restarted = reading.metrics.restarted_since(&known.metrics);
-        let share = share.update(load.sent_tokens, reading.metrics.prefix_queries);
-        let share = match (share, known.share) {
-            (Some(seen), Some(known)) => Some(known + SHARE_GAIN * (seen - known)),
-            (seen, known) => seen.or(known),
-        };
+        let counted = reading.metrics.prefix_queries;
+        let share = share.update(known.share, load.sent_tokens, counted);
         let scraped = EndpointState {
             metrics: reading.metrics,
             scraped_at: Some(now),
@@ -352,12 +329,6 @@ fn page_of(answer: Answer<'_>) -> Result<&[u8], ScrapeFailure> {
         _ => ScrapeFailure::Status(status),
     })
 }
-
-/// Prompt tokens that an endpoint counts before its share is told: a few dozen requests.
-const SHARE_WINDOW_TOKENS: u64 = 16_384;
-
-/// How fast the share follows new windows.
-const SHARE_GAIN: f64 = 0.3;
 
 #[cfg(test)]
 mod tests {

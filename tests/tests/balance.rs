@@ -100,10 +100,10 @@ async fn status(mut connection: Connection, body: &str) -> Result<u16> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn four_workers_hit_as_many_prefixes_as_one() -> Result<()> {
-    let one = hit_rate(1).await?;
-    let four = hit_rate(4).await?;
-    assert!(one > 0.5, "one worker hits {:.1} %", 100.0 * one);
-    let (one, four) = (100.0 * one, 100.0 * four);
+    let one = 100.0 * hit_rate(1).await?;
+    let four = 100.0 * hit_rate(4).await?;
+    // If every turn finds all of the turn before it, 88.5 %; by chance alone about 60 %.
+    assert!(one > 85.0, "one worker hits {one:.2} %");
     assert!(
         (one - four).abs() <= 1.0,
         "one worker {one:.2} %, four {four:.2} %"

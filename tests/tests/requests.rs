@@ -270,7 +270,7 @@ async fn an_upgrade_does_not_wait_for_a_body() -> Result<()> {
     ];
     let mut connection = stack.connect().await?;
     connection
-        .send(&head("GET", "/v1/realtime", &headers, Length::None))
+        .send(&head("GET", CHAT, &headers, Length::None))
         .await?;
     let (response, _) = connection.head().await?;
     assert_eq!(response.status, 101);
