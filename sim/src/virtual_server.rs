@@ -147,6 +147,17 @@ impl VirtualServer {
         self.gauges
     }
 
+    /// The state at this moment, the running step's requests and those that came meanwhile included.
+    ///
+    /// A page shows these only after the step, when most of those that waited have a place.
+    pub fn gauges_now(&self) -> Gauges {
+        Gauges {
+            running: self.engine.running(),
+            waiting: self.engine.waiting(),
+            kv_usage: self.engine.usage(),
+        }
+    }
+
     /// How many leading tokens of a prompt the cache holds now, those of the running step included.
     pub fn cached_tokens(&self, prompt: &[u32], root: u64) -> usize {
         self.engine.cached_tokens(prompt, root)
@@ -216,11 +227,7 @@ impl VirtualServer {
     fn end_step(&mut self) {
         self.step_end = None;
         self.outcomes.append(&mut self.upcoming);
-        self.gauges = Gauges {
-            running: self.engine.running(),
-            waiting: self.engine.waiting(),
-            kv_usage: self.engine.usage(),
-        };
+        self.gauges = self.gauges_now();
     }
 }
 

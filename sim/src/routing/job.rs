@@ -21,6 +21,8 @@ pub struct Planned {
     pub output: Segment,
     /// What a hand-made partition and consistent hashing go by.
     pub group: u64,
+    /// The conversation it is part of.
+    pub conversation: Option<u64>,
     /// The LoRA adapter asked for.
     pub adapter: Option<u32>,
     /// The connection it is sent on: a user, or a place in a closed loop.

@@ -2,13 +2,14 @@
 //!
 //! A [`scenario`] gives pods and a [`workload`]; a [`policies::Policy`] chooses the pod for every
 //! request; the [`driver`] lets time pass and gives the [`summary`]. A [`case`] is one of these runs,
-//! and a [`report`] is made of many. The same seed gives the same
+//! and a [`report`] or a [`plot`] is made of many. The same seed gives the same
 //! figures. Our own picker is not modelled: its code is what chooses.
 
 pub mod case;
 pub mod dice;
 pub mod driver;
 pub mod job;
+pub mod plot;
 pub mod policies;
 pub mod report;
 pub mod scenario;

@@ -249,6 +249,7 @@ impl Chat {
             segments: talk.segments.clone(),
             output,
             group: talk.number,
+            conversation: Some(talk.number),
             connection: user,
             ..Planned::default()
         };

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{IsTerminal, stderr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -11,6 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::Args;
 use sim::routing::case::{Case, Row, Source};
+use sim::routing::plot;
 use sim::routing::policies::PolicyKind;
 use sim::routing::report;
 use sim::routing::scenario::Scenario;
@@ -57,6 +58,9 @@ pub struct RoutingArguments {
     /// Write every run to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a picture of each situation into this directory
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
 }
 
 /// One scenario or all.
@@ -72,6 +76,22 @@ pub fn routing(arguments: &RoutingArguments) -> Result<()> {
         let mut text = serde_json::to_string_pretty(&report::json(&rows))?;
         text.push('\n');
         fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if let Some(directory) = &arguments.plot {
+        plot(&rows, directory)?;
+    }
+    Ok(())
+}
+
+fn plot(rows: &[Row], directory: &Path) -> Result<()> {
+    fs::create_dir_all(directory)
+        .with_context(|| format!("cannot create {}", directory.display()))?;
+    for (situation, groups) in report::groups(rows) {
+        let clients = situation.concurrency.map(|it| format!("-{it}-clients"));
+        let clients = clients.unwrap_or_default();
+        let file = directory.join(format!("routing-{}{clients}.svg", situation.scenario));
+        fs::write(&file, plot::chart(&situation, &groups))
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
 }

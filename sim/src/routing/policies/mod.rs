@@ -77,10 +77,10 @@ pub struct Seen {
 /// A router by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyKind {
+    /// Our picker with the rule that is its default.
+    LeastCost,
     /// Our picker with the weights of the reference picker.
     Compatible,
-    /// The picker with its own rule, the least cost.
-    LeastCost,
     /// In turn.
     RoundRobin,
     /// At random.
@@ -156,7 +156,7 @@ impl PolicyKind {
 
     /// Whether it is the code of this repository, which runs in every worker of an Envoy.
     pub fn is_ours(self) -> bool {
-        matches!(self, Self::Compatible | Self::LeastCost)
+        matches!(self, Self::LeastCost | Self::Compatible)
     }
 
     /// Whether it is granted knowledge that a router has only with events from the engines.

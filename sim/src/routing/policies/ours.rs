@@ -1,13 +1,16 @@
 //! Our picker: the code that runs in Envoy, one [`Pool`] for each worker, shared data between them.
 //!
-//! All calls of the picker's pool are in this file.
+//! All calls of the picker are in this file. Pods are scraped as in Envoy too: the collector's
+//! [`Scraper`] reads their pages and publishes what it read.
 
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::time::Duration;
 
 use picker_core::{
-    Address, Answered, BlockHash, Draws, EndpointMetrics, Ledger, LocalData, Pool, PoolOptions,
-    Profile, Prompt, Request, Share, Snapshot, Span, Ticket, Timestamp, ledger_key, publish,
+    Address, Answer, Answered, BlockHash, Draws, LocalData, Pool, PoolConfig, PoolOptions, Profile,
+    Prompt, Request, Role, Scraper, Snapshot, Span, Ticket, Timestamp, Verdict, parse_config,
+    publish, stored,
 };
 
 use super::{Dice, Fleet, Job, Policy, Seen};
@@ -17,26 +20,26 @@ pub(super) struct Ours {
     profile: Profile,
     dice: Dice,
     shared: LocalData,
+    scraper: Option<Scraper>,
     workers: Vec<(Pool, Draws)>,
     workers_wanted: usize,
-    /// As published last.
-    snapshot: Snapshot,
-    /// Which pods could be chosen then.
+    /// The pods that the picker knows of.
+    listed: Vec<usize>,
+    /// Which of them could be chosen when the snapshot was published.
     candidates: Vec<usize>,
-    shares: HashMap<u32, Share>,
     /// The worker and the ticket of each request on its way.
     tickets: HashMap<u64, (usize, Ticket)>,
 }
 
 impl Ours {
+    /// The rule that is the default.
+    pub(super) fn least_cost(dice: Dice, workers: usize) -> Self {
+        Self::new(Profile::least_cost(), dice, workers)
+    }
+
     /// The reference picker's scorers and weights for prefixes.
     pub(super) fn compatible(dice: Dice, workers: usize) -> Self {
         Self::new(Profile::default(), dice, workers)
-    }
-
-    /// Our own rule.
-    pub(super) fn least_cost(dice: Dice, workers: usize) -> Self {
-        Self::new(Profile::least_cost(), dice, workers)
     }
 
     fn new(profile: Profile, dice: Dice, workers: usize) -> Self {
@@ -44,96 +47,110 @@ impl Ours {
             profile,
             dice,
             shared: LocalData::default(),
+            scraper: None,
             workers: Vec::new(),
             workers_wanted: workers.max(1),
-            snapshot: Snapshot::default(),
+            listed: Vec::new(),
             candidates: Vec::new(),
-            shares: HashMap::new(),
             tickets: HashMap::new(),
         }
     }
 
-    /// Starts the workers with the pods that are there at the beginning.
-    fn start(&mut self, pods: usize) {
-        self.snapshot = Snapshot::unknown((0..pods).filter_map(address));
+    /// Starts the collector and the workers with the pods that are there at the beginning.
+    fn start(&mut self, config: PoolConfig) {
+        let addresses = config.endpoints.iter().map(|endpoint| endpoint.address);
+        let snapshot = Snapshot::unknown(addresses);
         for owner in 1..=self.workers_wanted as u64 {
             let options = PoolOptions {
-                name: POOL.into(),
+                name: config.name.clone(),
                 profile: self.profile.clone(),
-                staleness_threshold: STALENESS_THRESHOLD,
+                staleness_threshold: config.scrape.staleness_threshold,
                 capacity_tokens: None,
             };
-            let pool = Pool::new(options, self.snapshot.clone(), owner);
+            let pool = Pool::new(options, snapshot.clone(), owner);
             self.workers.push((pool, Draws::new(self.dice.number())));
+        }
+        self.scraper = Some(Scraper::new(config, None));
+    }
+
+    /// Brings the list of endpoints up to date.
+    fn configure(&mut self, listed: &[usize]) {
+        if self.listed == listed {
+            return;
+        }
+        self.listed = listed.to_vec();
+        let Some(config) = config(listed) else {
+            return;
+        };
+        match &mut self.scraper {
+            Some(scraper) => scraper.configure(config),
+            None => self.start(config),
         }
     }
 
-    /// Brings the snapshot up to what was seen, and publishes it.
-    fn publish(&mut self, fleet: &Fleet<'_>) {
-        if self.workers.is_empty() {
-            self.start(fleet.pods.len());
-        }
-        while (self.snapshot.next_id as usize) <= fleet.pods.len() {
-            let Some(address) = address(self.snapshot.next_id as usize - 1) else {
-                break;
-            };
-            self.snapshot.add(address);
-        }
-        let mut bytes = Vec::new();
-        picker_core::SharedData::get(&self.shared, &ledger_key(POOL), &mut bytes);
-        let ledger = Ledger::decode(&bytes);
+    /// Reads the pages of all pods, as they were when they were scraped.
+    fn scrape(&mut self, fleet: &Fleet<'_>) {
+        let Some(scraper) = &mut self.scraper else {
+            return;
+        };
         let now = timestamp(fleet.now);
-        self.snapshot
-            .endpoints
-            .retain(|endpoint| fleet.listed.contains(&pod_of(endpoint.id.0)));
-        for endpoint in &mut self.snapshot.endpoints {
-            let pod = pod_of(endpoint.id.0);
-            endpoint.reachable = fleet.candidates.contains(&pod);
-            let Some(seen) = fleet.pods.get(pod) else {
-                continue;
+        while let Some(scrape) = scraper.poll_scrape(&self.shared, now) {
+            let seen = pod_at(scrape.address).and_then(|pod| fleet.pods.get(pod));
+            let page = seen.map(page);
+            let answer = match &page {
+                Some(page) => Answer::Response {
+                    status: 200,
+                    body: page.as_bytes(),
+                },
+                None => Answer::Nothing,
             };
-            let scraped_at = seen.scraped_at.map(timestamp);
-            if scraped_at != endpoint.scraped_at {
-                endpoint.scraped_at = scraped_at;
-                let load = ledger.total(endpoint.id, now);
-                endpoint.sent_at_scrape = load.sent;
-                endpoint.metrics = metrics(seen);
-                let counted = endpoint.metrics.prefix_queries;
-                let share = self.shares.entry(endpoint.id.0).or_default();
-                endpoint.share = share.update(endpoint.share, load.sent_tokens, counted);
-            }
+            scraper.handle_answer(scrape.endpoint, answer, now);
         }
-        self.candidates = fleet.candidates.to_vec();
-        publish(&self.shared, POOL, &self.snapshot);
+        scraper.publish(&self.shared, true);
+        self.candidates = fleet.listed.to_vec();
+    }
+
+    /// Leaves no choice but the candidates: nothing listens at the others for now.
+    fn restrict(&mut self, candidates: &[usize]) {
+        if self.candidates == candidates {
+            return;
+        }
+        let Some(mut snapshot) = stored(&self.shared, POOL) else {
+            return;
+        };
+        for endpoint in &mut snapshot.endpoints {
+            let pod = pod_at(endpoint.address);
+            endpoint.reachable = pod.is_some_and(|pod| candidates.contains(&pod));
+        }
+        self.candidates = candidates.to_vec();
+        publish(&self.shared, POOL, &snapshot);
     }
 }
 
 impl Policy for Ours {
     fn choose(&mut self, job: &Job, fleet: &Fleet<'_>) -> usize {
-        if self.candidates != fleet.candidates {
-            self.publish(fleet);
-        }
+        self.restrict(fleet.candidates);
         let worker = self.dice.below(self.workers.len());
         let fallback = fleet.candidates.first().copied().unwrap_or_default();
         let Some((pool, draws)) = self.workers.get_mut(worker) else {
             return fallback;
         };
         let now = timestamp(fleet.now);
-        match pool.pick(&self.shared, &request(job), draws, now) {
-            Ok(pick) => {
-                let pod = pod_of(pick.endpoint.0);
-                self.tickets.insert(job.id, (worker, pick.ticket));
-                pod
-            }
-            Err(_) => fallback,
-        }
+        let Ok(pick) = pool.pick(&self.shared, &request(job), draws, now) else {
+            return fallback;
+        };
+        self.tickets.insert(job.id, (worker, pick.ticket));
+        let address = pick.destinations.first();
+        address.copied().and_then(pod_at).unwrap_or(fallback)
     }
 
     fn first_token(&mut self, job: &Job, _pod: usize, now: Duration) {
         if let Some((worker, ticket)) = self.tickets.get_mut(&job.id)
             && let Some((pool, _)) = self.workers.get_mut(*worker)
         {
-            pool.on_first_byte(&self.shared, ticket, timestamp(now));
+            let now = timestamp(now);
+            pool.on_verdict(&self.shared, ticket, Verdict::Served, now);
+            pool.on_first_byte(&self.shared, ticket, now);
         }
     }
 
@@ -141,14 +158,16 @@ impl Policy for Ours {
         if let Some((worker, mut ticket)) = self.tickets.remove(&job.id)
             && let Some((pool, _)) = self.workers.get_mut(worker)
         {
-            let output_tokens = u32::try_from(job.output_tokens()).ok();
-            let answered = Answered { output_tokens };
+            let answered = Answered {
+                output_tokens: u32::try_from(job.output_tokens()).ok(),
+            };
             pool.on_done(&self.shared, &mut ticket, answered, timestamp(now));
         }
     }
 
     fn observe(&mut self, fleet: &Fleet<'_>) {
-        self.publish(fleet);
+        self.configure(fleet.listed);
+        self.scrape(fleet);
     }
 
     fn tick(&mut self, now: Duration) {
@@ -164,55 +183,85 @@ fn request(job: &Job) -> Request {
         bytes: job.prompt.len() as u64 * BYTES_PER_TOKEN,
         blocks: job.blocks.clone(),
     };
+    let group = match job.planned.conversation {
+        Some(conversation) => Some(BlockHash(conversation)),
+        None => job.blocks.iter().take(GROUP_BLOCKS).next_back().copied(),
+    };
     Request {
         model: job.planned.adapter.map(adapter_name),
-        group: Some(BlockHash(job.planned.group)),
         stream: true,
         prompts: vec![prompt],
+        group,
         ..Request::default()
     }
 }
 
-/// The page of a pod as the collector reads it.
-fn metrics(seen: &Seen) -> EndpointMetrics {
+/// The page of a pod as vLLM writes it, as far as the picker reads it.
+fn page(seen: &Seen) -> String {
     let (blocks, block_size) = seen.blocks;
-    let mut adapters: Vec<String> = seen.adapters.iter().copied().map(adapter_name).collect();
-    adapters.sort_unstable();
-    EndpointMetrics {
-        running: Some(seen.gauges.running as f64),
-        waiting: Some(seen.gauges.waiting as f64),
-        kv_usage: Some(seen.gauges.kv_usage),
-        kv_usage_max: Some(seen.gauges.kv_usage),
-        block_size: Some(block_size),
-        num_blocks: Some(blocks),
-        capacity_tokens: Some(blocks * u64::from(block_size)),
-        prefix_queries: Some(seen.counters.queries),
-        prefix_hits: Some(seen.counters.hits),
-        lora: (seen.adapters_max > 0).then(|| picker_core::Lora {
-            running: adapters,
-            waiting: Vec::new(),
-            max: u32::try_from(seen.adapters_max).ok(),
-        }),
-        sleeping: Some(false),
-        prefix_caching: Some(true),
-        process_started: Some(timestamp(seen.started).0 as f64 / 1e6),
+    let mut page = format!(
+        "vllm:num_requests_running {}\n\
+         vllm:num_requests_waiting {}\n\
+         vllm:kv_cache_usage_perc {}\n\
+         vllm:prefix_cache_queries_total {}\n\
+         vllm:prefix_cache_hits_total {}\n\
+         vllm:cache_config_info{{block_size=\"{block_size}\",enable_prefix_caching=\"True\",\
+         num_gpu_blocks=\"{blocks}\"}} 1\n\
+         process_start_time_seconds {}\n",
+        seen.gauges.running,
+        seen.gauges.waiting,
+        seen.gauges.kv_usage,
+        seen.counters.queries,
+        seen.counters.hits,
+        timestamp(seen.started).0 as f64 / 1e6,
+    );
+    if seen.adapters_max > 0 {
+        let adapters: Vec<String> = seen.adapters.iter().copied().map(adapter_name).collect();
+        let at = timestamp(seen.scraped_at.unwrap_or_default()).0 as f64 / 1e6;
+        let _ = writeln!(
+            page,
+            "vllm:lora_requests_info{{max_lora=\"{}\",running_lora_adapters=\"{}\",\
+             waiting_lora_adapters=\"\"}} {at}",
+            seen.adapters_max,
+            adapters.join(","),
+        );
     }
+    page
 }
 
 fn adapter_name(adapter: u32) -> String {
     format!("adapter-{adapter}")
 }
 
-/// Where a pod would listen.
-fn address(pod: usize) -> Option<Address> {
-    format!("10.0.{}.{}:8000", pod / 250, pod % 250 + 1)
-        .parse()
-        .ok()
+/// The configuration of a pool of these pods, everything else as it is by default.
+fn config(listed: &[usize]) -> Option<PoolConfig> {
+    let endpoints = listed
+        .iter()
+        .map(|pod| format!(r#"{{"address":"{}"}}"#, address(*pod)));
+    let endpoints: Vec<String> = endpoints.collect();
+    let json = format!(
+        r#"{{"pools":[{{"name":"{POOL}","endpoints":[{}]}}]}}"#,
+        endpoints.join(",")
+    );
+    let Ok(Role::Filter(config)) = parse_config(json.as_bytes()) else {
+        return None;
+    };
+    let mut config = config.pools.into_iter().next()?;
+    // When to scrape is the simulation's business.
+    config.scrape.interval = Span::from_millis(1);
+    Some(config)
 }
 
-/// Pods are numbered from 0 and endpoints from 1, both in the order of their coming.
-fn pod_of(endpoint: u32) -> usize {
-    (endpoint as usize).saturating_sub(1)
+/// Where a pod listens.
+fn address(pod: usize) -> String {
+    format!("10.0.{}.{}:{PORT}", pod / 250, pod % 250 + 1)
+}
+
+/// The pod that listens there.
+fn pod_at(address: Address) -> Option<usize> {
+    let ip: std::net::Ipv4Addr = address.ip().parse().ok()?;
+    let [_, _, high, low] = ip.octets();
+    (usize::from(high) * 250 + usize::from(low)).checked_sub(1)
 }
 
 fn timestamp(since_start: Duration) -> Timestamp {
@@ -222,8 +271,11 @@ fn timestamp(since_start: Duration) -> Timestamp {
 /// The pool's name, as in the shipped configurations.
 const POOL: &str = "llm";
 
-/// The default of the picker's configuration.
-const STALENESS_THRESHOLD: Span = Span::from_millis(2000);
+/// Where model servers usually listen.
+const PORT: u16 = 8000;
+
+/// Blocks that say which requests belong together: 2,048 tokens.
+const GROUP_BLOCKS: usize = 32;
 
 /// Bytes of text that stand for a token here, as the picker assumes.
 const BYTES_PER_TOKEN: u64 = 4;

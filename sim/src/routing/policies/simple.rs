@@ -51,11 +51,12 @@ impl Policy for KubeProxy {
         if let Some(&pod) = kept.filter(|pod| fleet.candidates.contains(pod)) {
             return pod;
         }
-        place(fleet, self.dice.below(fleet.candidates.len()))
-    }
-
-    fn placed(&mut self, job: &Job, pod: usize, _fleet: &Fleet<'_>) {
-        self.connections.insert(job.planned.connection, pod);
+        let pod = place(fleet, self.dice.below(fleet.candidates.len()));
+        // A connection that was led elsewhere by force does not stay there.
+        if fleet.candidates == fleet.listed {
+            self.connections.insert(job.planned.connection, pod);
+        }
+        pod
     }
 }
 
