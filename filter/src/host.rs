@@ -28,6 +28,7 @@ pub(crate) enum Headers {
 #[repr(u32)]
 pub(crate) enum Buffer {
     RequestBody = 0,
+    ResponseBody = 1,
     CallResponseBody = 4,
     PluginConfiguration = 7,
 }
@@ -144,9 +145,14 @@ pub(crate) fn header(headers: Headers, name: &str) -> Option<Vec<u8>> {
     (status == OK).then(|| unsafe { taken(data, size) })
 }
 
-/// The value of a request header as text; what is not UTF-8 is replaced, so it equals no name of ours.
+/// The value of a header as text; what is not UTF-8 is replaced, so it equals no name of ours.
+pub(crate) fn text_header(headers: Headers, name: &str) -> Option<String> {
+    header(headers, name).map(|value| String::from_utf8_lossy(&value).into_owned())
+}
+
+/// The value of a request header as text.
 pub(crate) fn request_header(name: &str) -> Option<String> {
-    header(Headers::Request, name).map(|value| String::from_utf8_lossy(&value).into_owned())
+    text_header(Headers::Request, name)
 }
 
 /// Sets a request header, in place of all of that name.

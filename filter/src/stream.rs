@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use picker_core::{
     Answered, Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request,
-    RequestScanner, Stat, Ticket, Verdict,
+    RequestScanner, ResponseKind, ResponseReader, Stat, Ticket, Verdict,
 };
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -25,11 +25,15 @@ enum Phase {
     /// The headers are held while the body comes. Boxed, for most streams are in another phase most of the time.
     Reading(Box<Reading>),
     /// Counted for an endpoint of the pool until it ends.
-    Sent {
-        pool: usize,
-        ticket: Ticket,
-        answered: bool,
-    },
+    Sent(Box<Sent>),
+}
+
+struct Sent {
+    pool: usize,
+    ticket: Ticket,
+    reader: ResponseReader,
+    /// Whether tokens have arrived.
+    answered: bool,
 }
 
 struct Reading {
@@ -107,38 +111,47 @@ impl HttpContext for Stream {
     }
 
     fn on_http_response_headers(&mut self, _: usize, _: bool) -> Action {
-        let Phase::Sent { pool, ticket, .. } = &mut self.phase else {
+        let Phase::Sent(sent) = &mut self.phase else {
             return Action::Continue;
         };
         let worker = &mut *self.worker.borrow_mut();
-        let Some(pool) = worker.pools.get_mut(*pool) else {
+        let Some(pool) = worker.pools.get_mut(sent.pool) else {
             return Action::Continue;
         };
         let now = host::now();
         let served = host::text_property(&["upstream", "address"]);
         if let Some(address) = served.and_then(|address| address.parse().ok()) {
-            let chosen = pool.pool.on_served_by(&Host, ticket, address, now);
+            let chosen = pool
+                .pool
+                .on_served_by(&Host, &mut sent.ticket, address, now);
             pool.stats.add(Stat::OverrideMissed, u64::from(!chosen));
         }
         if let Some(verdict) = verdict() {
-            pool.pool.on_verdict(&Host, ticket, verdict, now);
+            pool.pool.on_verdict(&Host, &sent.ticket, verdict, now);
         }
+        sent.reader = ResponseReader::new(ResponseKind::of_headers(
+            host::text_header(Headers::Response, "content-type").as_deref(),
+            host::text_header(Headers::Response, "content-encoding").as_deref(),
+        ));
         Action::Continue
     }
 
+    /// `size` is that of this chunk alone: nothing of a response is held.
     fn on_http_response_body(&mut self, size: usize, _: bool) -> Action {
-        if let Phase::Sent {
-            pool,
-            ticket,
-            answered,
-        } = &mut self.phase
-            && !*answered
-            && size > 0
-        {
-            *answered = true;
+        let Phase::Sent(sent) = &mut self.phase else {
+            return Action::Continue;
+        };
+        if size == 0 || !sent.reader.is_wanted() {
+            return Action::Continue;
+        }
+        sent.reader
+            .push(&host::buffer(Buffer::ResponseBody, 0, size));
+        if !sent.answered && sent.reader.has_output() {
+            sent.answered = true;
             let worker = &mut *self.worker.borrow_mut();
-            if let Some(pool) = worker.pools.get_mut(*pool) {
-                pool.pool.on_first_byte(&Host, ticket, host::now());
+            if let Some(pool) = worker.pools.get_mut(sent.pool) {
+                pool.pool
+                    .on_first_byte(&Host, &mut sent.ticket, host::now());
             }
         }
         Action::Continue
@@ -232,11 +245,12 @@ impl Stream {
                 pick.matched, pick.blocks
             ),
         );
-        self.phase = Phase::Sent {
+        self.phase = Phase::Sent(Box::new(Sent {
             pool: index,
             ticket: pick.ticket,
+            reader: ResponseReader::new(ResponseKind::Other),
             answered: false,
-        };
+        }));
         Action::Continue
     }
 
@@ -262,14 +276,15 @@ impl Stream {
     /// Gives back what the stream holds, once.
     fn end(&mut self) {
         let phase = std::mem::replace(&mut self.phase, Phase::Passing);
-        if let Phase::Sent {
-            pool, mut ticket, ..
-        } = phase
+        if let Phase::Sent(sent) = phase
             && let Ok(mut worker) = self.worker.try_borrow_mut()
-            && let Some(pool) = worker.pools.get_mut(pool)
+            && let Some(pool) = worker.pools.get_mut(sent.pool)
         {
-            pool.pool
-                .on_done(&Host, &mut ticket, Answered::default(), host::now());
+            let Sent {
+                mut ticket, reader, ..
+            } = *sent;
+            let answered = reader.finish().into();
+            pool.pool.on_done(&Host, &mut ticket, answered, host::now());
         }
     }
 }

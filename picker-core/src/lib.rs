@@ -12,6 +12,7 @@ mod adapter;
 mod adapters;
 mod block;
 mod bytes;
+mod cache_fit;
 mod candidate;
 mod collector;
 mod config;
@@ -50,6 +51,7 @@ mod twin;
 
 pub use adapter::AdapterFit;
 pub use block::{BLOCK_BYTES, BlockHash, HashSeed, PROMPT_BLOCKS_MAX};
+pub use cache_fit::CacheFit;
 pub use candidate::{Candidate, Context};
 pub use collector::{Collector, PERIOD_MAX, PoolScrape};
 pub use config::{

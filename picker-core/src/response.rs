@@ -130,6 +130,16 @@ impl ResponseReader {
         }
     }
 
+    /// Whether bodies of this kind are read at all.
+    pub fn is_wanted(&self) -> bool {
+        self.kind != ResponseKind::Other
+    }
+
+    /// Whether output has come: tokens in a stream, or the beginning of a document.
+    pub fn has_output(&self) -> bool {
+        self.kind == ResponseKind::Json || self.chunks() > 0
+    }
+
     /// Events with output so far: when this grows, tokens have arrived. Comments and the events
     /// around the output do not count. Always 0 for a body that is no stream.
     pub fn chunks(&self) -> u64 {

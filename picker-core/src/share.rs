@@ -32,7 +32,7 @@ impl Share {
 }
 
 /// Prompt tokens that an endpoint counts in a window: some dozens of requests.
-const WINDOW_TOKENS: u64 = 65_536;
+const WINDOW_TOKENS: u64 = 32_768;
 
 /// How fast the share follows new windows.
 const GAIN: f64 = 0.3;

@@ -185,7 +185,8 @@ fn what_ends_is_given_back_exactly() {
             requests: 1,
             prefill_tokens: 512,
             sent: 1,
-            sent_tokens: 512
+            sent_tokens: 512,
+            ..Load::default()
         }
     );
     assert_eq!(pool.twins().pinned(endpoint), 8);
@@ -221,6 +222,7 @@ fn what_ends_is_given_back_exactly() {
             ticket,
             Answered {
                 output_tokens: Some(200),
+                ..Answered::default()
             },
             Timestamp(5),
         );

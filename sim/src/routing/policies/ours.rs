@@ -8,9 +8,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use picker_core::{
-    Address, Answer, Answered, BlockHash, Draws, LocalData, Pool, PoolConfig, PoolOptions, Profile,
-    Prompt, Request, Role, Scraper, Snapshot, Span, Ticket, Timestamp, Verdict, parse_config,
-    publish, stored,
+    Address, Answer, Answered, BlockHash, CacheFit, Draws, LocalData, Pool, PoolConfig,
+    PoolOptions, Profile, Prompt, Request, Role, Scraper, Snapshot, Span, Ticket, Timestamp,
+    Verdict, parse_config, publish, stored,
 };
 
 use super::{Dice, Fleet, Job, Policy, Seen};
@@ -154,12 +154,15 @@ impl Policy for Ours {
         }
     }
 
-    fn done(&mut self, job: &Job, _pod: usize, _cached_tokens: Option<usize>, now: Duration) {
+    fn done(&mut self, job: &Job, _pod: usize, cached_tokens: Option<usize>, now: Duration) {
         if let Some((worker, mut ticket)) = self.tickets.remove(&job.id)
             && let Some((pool, _)) = self.workers.get_mut(worker)
         {
+            let tokens = |count: usize| u32::try_from(count).ok();
             let answered = Answered {
-                output_tokens: u32::try_from(job.output_tokens()).ok(),
+                output_tokens: tokens(job.output_tokens()),
+                prompt_tokens: tokens(job.prompt.len()),
+                cached_tokens: cached_tokens.and_then(tokens),
             };
             pool.on_done(&self.shared, &mut ticket, answered, timestamp(now));
         }
