@@ -73,7 +73,7 @@ pub use profile::{Profile, WeightedScorer};
 pub use reading::{PageError, Reading, Warning, detect_engine, read_page};
 pub use refusal::Refusal;
 pub use registry::{Affirmed, Registration, affirm, registered};
-pub use request::{MEDIA_MAX, Media, MediaKind, Prompt, Request, RequestFault};
+pub use request::{GROUP_BLOCKS_MAX, MEDIA_MAX, Media, MediaKind, Prompt, Request, RequestFault};
 pub use response::{ResponseError, ResponseKind, ResponseReader, ResponseSummary, Usage};
 pub use ring::{Done, Entry, Judged, Placed, RING_ENTRIES, Ring};
 pub use scan::RequestScanner;

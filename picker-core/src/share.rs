@@ -48,7 +48,7 @@ mod tests {
         let mut share = Share::default();
         assert_eq!(share.update(None, 100, Some(1000)), None);
         assert_eq!(
-            share.update(None, 20_000, Some(40_000)),
+            share.update(None, 20_000, Some(20_000)),
             None,
             "the window is not full"
         );
