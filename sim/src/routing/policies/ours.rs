@@ -8,9 +8,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use picker_core::{
-    Address, Answer, Answered, BlockHash, CacheFit, Draws, LocalData, Pool, PoolConfig,
-    PoolOptions, Profile, Prompt, Request, Role, Scraper, Snapshot, Span, Ticket, Timestamp,
-    Verdict, parse_config, publish, stored,
+    Address, Answer, Answered, BlockHash, Draws, LocalData, Pool, PoolConfig, PoolOptions, Profile,
+    Prompt, Request, Role, Scraper, Snapshot, Span, Ticket, Timestamp, Verdict, parse_config,
+    publish, stored,
 };
 
 use super::{Dice, Fleet, Job, Policy, Seen};
