@@ -360,7 +360,6 @@ fn the_only_endpoint_is_never_left_alone() {
 fn an_adapter_goes_where_it_was_loaded_although_the_page_forgot_it() {
     let shared = LocalData::default();
     let (mut pool, mut draws) = worker(3, 1);
-    pool.options.profile = Profile::least_cost();
     let lora = |running: &[&str]| crate::Lora {
         running: running.iter().map(|name| String::from(*name)).collect(),
         max: Some(2),

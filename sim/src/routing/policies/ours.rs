@@ -34,12 +34,12 @@ pub(super) struct Ours {
 impl Ours {
     /// The rule that is the default.
     pub(super) fn least_cost(dice: Dice, workers: usize) -> Self {
-        Self::new(Profile::least_cost(), dice, workers)
+        Self::new(Profile::default(), dice, workers)
     }
 
     /// The reference picker's scorers and weights for prefixes.
     pub(super) fn compatible(dice: Dice, workers: usize) -> Self {
-        Self::new(Profile::default(), dice, workers)
+        Self::new(Profile::compatible(), dice, workers)
     }
 
     fn new(profile: Profile, dice: Dice, workers: usize) -> Self {
