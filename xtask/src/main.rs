@@ -9,7 +9,7 @@ use xtask::run::{self, RunArguments};
 use xtask::test::{self, TestArguments};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about, disable_help_subcommand = true)]
+#[command(bin_name = "cargo xtask", about, disable_help_subcommand = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
