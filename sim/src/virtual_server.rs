@@ -309,4 +309,64 @@ mod tests {
             Some(0)
         );
     }
+
+    /// Serves one request for each of `adapters`, all sent at once, and tells when each was done.
+    fn done(adapters: &[u32]) -> Vec<(u64, u64)> {
+        let mut profile = Profile::l4();
+        profile.engine.max_adapters = 2;
+        profile.adapter_load = Duration::from_millis(80);
+        let mut server = VirtualServer::new(&profile);
+        for (number, &adapter) in adapters.iter().enumerate() {
+            let number = number as u32;
+            let request = Request {
+                adapter: Some(adapter),
+                ..request(number * 100..(number + 1) * 100, 2)
+            };
+            server.push(Duration::ZERO, request);
+        }
+        let outcomes = server.advance(Duration::from_secs(10));
+        let finished = outcomes.filter(|it| it.kind == OutcomeKind::Finished);
+        finished
+            .map(|it| (it.ticket, it.at.as_millis() as u64))
+            .collect()
+    }
+
+    #[test]
+    fn an_adapter_that_is_not_in_memory_is_loaded_first() {
+        assert_eq!(done(&[1]), [(0, 109)]);
+        assert_eq!(done(&[1, 2]), [(0, 191), (1, 191)]);
+        assert_eq!(done(&[1, 1]), [(0, 111), (1, 111)]);
+    }
+
+    #[test]
+    fn a_request_whose_adapter_has_no_place_lets_others_pass() {
+        let order = |adapters: &[u32]| -> Vec<u64> {
+            done(adapters).iter().map(|finished| finished.0).collect()
+        };
+        assert_eq!(order(&[1, 2, 3, 1]), [0, 1, 3, 2]);
+    }
+
+    #[test]
+    fn what_the_cache_holds_is_what_an_admission_finds() {
+        let mut server = VirtualServer::new(&Profile::l4());
+        let prompt = |own: u32| [(0..200).collect(), vec![own; 40]].concat();
+        let push = |server: &mut VirtualServer, at: u64, own: u32| {
+            let request = Request {
+                prompt: prompt(own),
+                ..request(0..1, 3)
+            };
+            server.push(Duration::from_secs(at), request);
+            let outcomes = server.advance(Duration::from_secs(at + 1));
+            let cached = outcomes.filter_map(|it| match it.kind {
+                OutcomeKind::FirstToken { cached_tokens } => Some(cached_tokens),
+                OutcomeKind::Finished => None,
+            });
+            cached.collect::<Vec<_>>()
+        };
+        for (at, own, expected) in [(0, 1000, 0), (1, 1001, 192), (2, 1000, 224)] {
+            assert_eq!(server.cached_tokens(&prompt(own), 0), expected, "{own}");
+            assert_eq!(server.cached_tokens(&prompt(own), 1), 0);
+            assert_eq!(push(&mut server, at, own), [expected], "{own}");
+        }
+    }
 }

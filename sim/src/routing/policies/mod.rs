@@ -205,3 +205,6 @@ pub const TICK: Duration = Duration::from_millis(100);
 
 /// Which random numbers of a seed are the router's.
 const POLICY_STREAM: u64 = 1;
+
+#[cfg(test)]
+mod tests;
