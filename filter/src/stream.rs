@@ -10,7 +10,7 @@ use picker_core::{
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
-use crate::host::{self, Buffer, Headers, Host};
+use crate::host::{self, Buffer, HeaderMap, Headers, Host};
 use crate::worker::Worker;
 
 /// One request and its response.
@@ -58,11 +58,12 @@ impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _: usize, ends: bool) -> Action {
         #[cfg(feature = "test-build")]
         crate::test_hooks::on_request();
-        remove_owned_headers();
+        let headers = HeaderMap::of(Headers::Request);
+        remove_owned_headers(&headers);
         let course = {
             let mut worker = self.worker.borrow_mut();
             worker.last_request = Some(host::now());
-            let head = read_head(&worker, ends);
+            let head = read_head(&worker, &headers, ends);
             worker.config.course(&head)
         };
         match course {
@@ -290,10 +291,11 @@ impl Stream {
 }
 
 /// A header is removed only where it is there: every write makes Envoy match the route again.
-fn remove_owned_headers() {
-    for name in OWNED_HEADERS {
-        if host::header(Headers::Request, name).is_some() {
-            let _ = host::remove_request_header(name);
+fn remove_owned_headers(headers: &HeaderMap) {
+    for (name, _) in headers.iter() {
+        let owned = OWNED_HEADERS.iter().find(|owned| owned.as_bytes() == name);
+        if let Some(owned) = owned {
+            let _ = host::remove_request_header(owned);
         }
     }
 }
@@ -318,16 +320,40 @@ fn verdict() -> Option<Verdict> {
     }
 }
 
-fn read_head(worker: &Worker, ends: bool) -> Head {
-    let header = |name| host::request_header(name);
+/// Of several headers of one name the first counts. What is not UTF-8 is replaced, so it equals no name of ours.
+fn read_head(worker: &Worker, headers: &HeaderMap, ends: bool) -> Head {
     let pools = &worker.config.pools;
     let by_cluster = pools.iter().any(|pool| !pool.matches.clusters.is_empty());
     let by_route = pools.iter().any(|pool| !pool.matches.routes.is_empty());
-    let encoding = header("content-encoding");
+    let [
+        mut method,
+        mut path,
+        mut host,
+        mut upgrade,
+        mut encoding,
+        mut length,
+    ] = [None; 6];
+    for (name, value) in headers.iter() {
+        let known = match name {
+            b":method" => &mut method,
+            b":path" => &mut path,
+            b":authority" => &mut host,
+            b"upgrade" => &mut upgrade,
+            b"content-encoding" => &mut encoding,
+            b"content-length" => &mut length,
+            _ => continue,
+        };
+        known.get_or_insert(value);
+    }
+    let text = |value: Option<&[u8]>| {
+        let value = value.unwrap_or_default();
+        String::from_utf8_lossy(value).into_owned()
+    };
+    let length = length.and_then(|length| std::str::from_utf8(length).ok());
     Head {
-        method: header(":method").unwrap_or_default(),
-        path: header(":path").unwrap_or_default(),
-        host: header(":authority").unwrap_or_default(),
+        method: text(method),
+        path: text(path),
+        host: text(host),
         cluster: if by_cluster {
             host::text_property(&["xds", "cluster_name"])
         } else {
@@ -339,9 +365,9 @@ fn read_head(worker: &Worker, ends: bool) -> Head {
             None
         },
         ends,
-        upgrades: header("upgrade").is_some(),
-        encoded: encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")),
-        content_length: header("content-length").and_then(|length| length.parse().ok()),
+        upgrades: upgrade.is_some(),
+        encoded: encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case(b"identity")),
+        content_length: length.and_then(|length| length.parse().ok()),
     }
 }
 
