@@ -1,6 +1,7 @@
 //! An Envoy configuration in memory: read as YAML, edited, handed to Envoy as JSON.
 //!
-//! Edits find their place by the names that the files in `envoy/` use and fail when it is not there.
+//! Edits find their place by the names that the files in `envoy/` use, and fail when it is not
+//! there.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -60,7 +61,8 @@ impl Bootstrap {
         Ok(())
     }
 
-    /// Names the servers of the cluster for requests that the picker left alone, where there is one.
+    /// Names the servers of the cluster for requests that the picker left alone, where there is
+    /// one.
     pub fn set_fallback(&mut self, endpoints: &[SocketAddr]) -> Result<()> {
         match self.cluster_mut("llm_any") {
             Ok(cluster) => set_members(cluster, endpoints),

@@ -173,8 +173,8 @@ async fn workers_served(addresses: Addresses, before: &State) -> Result<usize> {
 struct Client {
     addresses: Addresses,
     model: String,
-    /// Kept open until the next connection is there: Envoy gives a new connection to the worker with
-    /// the fewest, and with none open that would always be the same one.
+    /// Kept open until the next connection is there: Envoy gives a new connection to the worker
+    /// with the fewest, and with none open that would always be the same one.
     previous: Option<Connection>,
 }
 
@@ -333,8 +333,8 @@ const SUFFIX_BYTES: usize = 64;
 /// An unrelated prompt, several hash blocks long.
 const UNRELATED_BYTES: usize = 1024;
 
-/// Pairs of prefixes drawn again: with three endpoints, eight pairs on the owner of the first two are
-/// an accident of one in 43 million.
+/// Pairs of prefixes drawn again: with three endpoints, eight pairs on the owner of the first two
+/// are an accident of one in 43 million.
 const PAIRS_MAX: usize = 8;
 
 /// How long a server may take for one answer, a slow real one included.
@@ -344,7 +344,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 mod tests {
     use super::*;
 
-    /// The rules that do not hold when three endpoints served `rows` (prefix A, prefix B, unrelated).
+    /// The rules that do not hold when three endpoints served `rows`, each of prefix A, prefix B and
+    /// unrelated.
     fn failed(rows: [[usize; 3]; 3], owners: &[&str], workers: usize) -> Vec<usize> {
         let rows = rows.iter().enumerate().map(|(number, served)| {
             let row = Row {

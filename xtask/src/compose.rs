@@ -61,8 +61,8 @@ impl Addresses {
     }
 }
 
-/// The shipped configuration of a destination, on other ports, with another module and `document` as
-/// the picker's configuration.
+/// The shipped configuration of a destination, on other ports, with another module and `document`
+/// as the picker's configuration.
 pub fn compose(
     destination: Destination,
     addresses: Addresses,

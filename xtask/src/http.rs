@@ -1,8 +1,8 @@
 //! A small HTTP/1.1 client for loopback: one connection, one request at a time, no reuse behind the
 //! caller's back.
 //!
-//! The tests need to see and to break what ordinary clients hide: single chunks, half-sent requests,
-//! headers twice. Every wait has a time limit.
+//! The tests need to see and to break what ordinary clients hide: single chunks, half-sent
+//! requests, headers twice. Every wait has a time limit.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -321,14 +321,21 @@ mod tests {
     #[tokio::test]
     async fn a_body_ends_where_its_frame_says() -> Result<()> {
         for (bytes, body) in [
-            (&b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"[..], "abc"),
             (
-                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x\r\nab\r\n1\r\nc\r\n0\r\nt: 1\r\n\r\n",
+                &b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"[..],
+                "abc",
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+                  2;x\r\nab\r\n1\r\nc\r\n0\r\nt: 1\r\n\r\n",
                 "abc",
             ),
             (b"HTTP/1.1 200 OK\r\n\r\nabc", "abc"),
             (b"HTTP/1.1 204 No Content\r\n\r\n", ""),
-            (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nabc", "abc"),
+            (
+                b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nabc",
+                "abc",
+            ),
         ] {
             assert_eq!(read(bytes).await?.text(), body);
         }

@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::state::{EndpointState, State};
 
-/// Shows the endpoints for ever: redrawn in place on a terminal, else printed when something changed.
+/// Shows the endpoints for ever: redrawn in place on a terminal, else printed when something
+/// changed.
 pub async fn show(pages: SocketAddr, terminal: bool) -> Result<()> {
     let mut shown = String::new();
     let mut shown_at: Option<Instant> = None;

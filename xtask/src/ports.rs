@@ -31,8 +31,8 @@ pub fn free_or(wanted: u16) -> Result<SocketAddr> {
 
 /// Whether nobody listens on an address.
 ///
-/// Two Envoys can listen on one port without an error, each getting some of the connections. Binding
-/// without `SO_REUSEPORT` finds the first.
+/// Two Envoys can listen on one port without an error, each getting some of the connections.
+/// Binding without `SO_REUSEPORT` finds the first.
 pub fn is_free(address: SocketAddr) -> bool {
     TcpListener::bind(address).is_ok()
 }
@@ -43,8 +43,8 @@ fn loopback(port: u16) -> SocketAddr {
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Below the ports that Linux gives to outgoing connections (from 32768), so that none of those takes
-/// a port between our asking and its use.
+/// Below the ports that Linux gives to outgoing connections (from 32768), so that none of those
+/// takes a port between our asking and its use.
 const FIRST: u16 = 18_000;
 
 /// How many ports are tried.

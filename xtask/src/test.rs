@@ -104,7 +104,15 @@ fn clippy_filter() -> Result<Outcome> {
 
 fn native_tests() -> Result<Outcome> {
     let arguments = ["test", "--quiet", "--workspace", "--exclude", FILTER];
-    passes(cargo(&arguments).args(["--exclude", "picker-tests"]))
+    run(cargo(&arguments).args(["--exclude", "picker-tests"]))?;
+    passes(&mut cargo(&[
+        "test",
+        "--quiet",
+        "--package",
+        "picker-tests",
+        "--test",
+        "tidy",
+    ]))
 }
 
 fn module() -> Result<Outcome> {
