@@ -28,6 +28,7 @@ pub(crate) enum Headers {
 #[repr(u32)]
 pub(crate) enum Buffer {
     RequestBody = 0,
+    ResponseBody = 1,
     CallResponseBody = 4,
     PluginConfiguration = 7,
 }
@@ -144,9 +145,52 @@ pub(crate) fn header(headers: Headers, name: &str) -> Option<Vec<u8>> {
     (status == OK).then(|| unsafe { taken(data, size) })
 }
 
-/// The value of a request header as text; what is not UTF-8 is replaced, so it equals no name of ours.
+/// All headers of a map, asked of the host at once, which costs what two single ones cost.
+pub(crate) struct HeaderMap(Vec<u8>);
+
+impl HeaderMap {
+    /// The headers as they are now; empty when the host has none to give.
+    pub(crate) fn of(headers: Headers) -> Self {
+        let (mut data, mut size) = (null_mut(), 0);
+        // SAFETY: as for shared data.
+        let status =
+            unsafe { proxy_get_header_map_pairs(headers as u32, &raw mut data, &raw mut size) };
+        // SAFETY: the call has succeeded.
+        Self(if status == OK {
+            unsafe { taken(data, size) }
+        } else {
+            Vec::new()
+        })
+    }
+
+    /// Names and values in their order; what is cut off in the middle of a pair is left out.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let (count, rest) = self.0.split_first_chunk().unwrap_or((&[0; 4], &[]));
+        let lengths = u32::from_le_bytes(*count) as usize * PAIR_LENGTHS;
+        let (lengths, mut texts) = rest.split_at_checked(lengths).unwrap_or_default();
+        let mut text = move |length: &[u8; 4]| {
+            let length = u32::from_le_bytes(*length) as usize;
+            let (text, rest) = texts.split_at_checked(length)?;
+            // A NUL ends every text.
+            texts = rest.split_first()?.1;
+            Some(text)
+        };
+        let (lengths, _) = lengths.as_chunks::<4>();
+        let (pairs, _) = lengths.as_chunks::<2>();
+        pairs
+            .iter()
+            .map_while(move |[name, value]| Some((text(name)?, text(value)?)))
+    }
+}
+
+/// The value of a header as text; what is not UTF-8 is replaced, so it equals no name of ours.
+pub(crate) fn text_header(headers: Headers, name: &str) -> Option<String> {
+    header(headers, name).map(|value| String::from_utf8_lossy(&value).into_owned())
+}
+
+/// The value of a request header as text.
 pub(crate) fn request_header(name: &str) -> Option<String> {
-    header(Headers::Request, name).map(|value| String::from_utf8_lossy(&value).into_owned())
+    text_header(Headers::Request, name)
 }
 
 /// Sets a request header, in place of all of that name.
@@ -360,6 +404,9 @@ unsafe fn taken(data: *mut u8, size: usize) -> Vec<u8> {
 
 const OK: u32 = 0;
 
+/// Bytes of the two lengths of a pair in a header map.
+const PAIR_LENGTHS: usize = 8;
+
 /// The number of the level for errors; trace is 0 and critical the next.
 const ERROR: u32 = 4;
 
@@ -384,6 +431,7 @@ unsafe extern "C" {
         data_size: *mut usize,
     ) -> u32;
     fn proxy_get_current_time_nanoseconds(time: *mut u64) -> u32;
+    fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, data_size: *mut usize) -> u32;
     fn proxy_get_header_map_value(
         map: u32,
         name: *const u8,

@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use picker_core::{
     Answered, Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request,
-    RequestScanner, Stat, Ticket, Verdict,
+    RequestScanner, ResponseKind, ResponseReader, Stat, Ticket, Verdict,
 };
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
-use crate::host::{self, Buffer, Headers, Host};
+use crate::host::{self, Buffer, HeaderMap, Headers, Host};
 use crate::worker::Worker;
 
 /// One request and its response.
@@ -25,11 +25,15 @@ enum Phase {
     /// The headers are held while the body comes. Boxed, for most streams are in another phase most of the time.
     Reading(Box<Reading>),
     /// Counted for an endpoint of the pool until it ends.
-    Sent {
-        pool: usize,
-        ticket: Ticket,
-        answered: bool,
-    },
+    Sent(Box<Sent>),
+}
+
+struct Sent {
+    pool: usize,
+    ticket: Ticket,
+    reader: ResponseReader,
+    /// Whether tokens have arrived.
+    answered: bool,
 }
 
 struct Reading {
@@ -54,11 +58,12 @@ impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _: usize, ends: bool) -> Action {
         #[cfg(feature = "test-build")]
         crate::test_hooks::on_request();
-        remove_owned_headers();
+        let headers = HeaderMap::of(Headers::Request);
+        remove_owned_headers(&headers);
         let course = {
             let mut worker = self.worker.borrow_mut();
             worker.last_request = Some(host::now());
-            let head = read_head(&worker, ends);
+            let head = read_head(&worker, &headers, ends);
             worker.config.course(&head)
         };
         match course {
@@ -107,38 +112,47 @@ impl HttpContext for Stream {
     }
 
     fn on_http_response_headers(&mut self, _: usize, _: bool) -> Action {
-        let Phase::Sent { pool, ticket, .. } = &mut self.phase else {
+        let Phase::Sent(sent) = &mut self.phase else {
             return Action::Continue;
         };
         let worker = &mut *self.worker.borrow_mut();
-        let Some(pool) = worker.pools.get_mut(*pool) else {
+        let Some(pool) = worker.pools.get_mut(sent.pool) else {
             return Action::Continue;
         };
         let now = host::now();
         let served = host::text_property(&["upstream", "address"]);
         if let Some(address) = served.and_then(|address| address.parse().ok()) {
-            let chosen = pool.pool.on_served_by(&Host, ticket, address, now);
+            let chosen = pool
+                .pool
+                .on_served_by(&Host, &mut sent.ticket, address, now);
             pool.stats.add(Stat::OverrideMissed, u64::from(!chosen));
         }
         if let Some(verdict) = verdict() {
-            pool.pool.on_verdict(&Host, ticket, verdict, now);
+            pool.pool.on_verdict(&Host, &sent.ticket, verdict, now);
         }
+        sent.reader = ResponseReader::new(ResponseKind::of_headers(
+            host::text_header(Headers::Response, "content-type").as_deref(),
+            host::text_header(Headers::Response, "content-encoding").as_deref(),
+        ));
         Action::Continue
     }
 
+    /// `size` is that of this chunk alone: nothing of a response is held.
     fn on_http_response_body(&mut self, size: usize, _: bool) -> Action {
-        if let Phase::Sent {
-            pool,
-            ticket,
-            answered,
-        } = &mut self.phase
-            && !*answered
-            && size > 0
-        {
-            *answered = true;
+        let Phase::Sent(sent) = &mut self.phase else {
+            return Action::Continue;
+        };
+        if size == 0 || !sent.reader.is_wanted() {
+            return Action::Continue;
+        }
+        sent.reader
+            .push(&host::buffer(Buffer::ResponseBody, 0, size));
+        if !sent.answered && sent.reader.has_output() {
+            sent.answered = true;
             let worker = &mut *self.worker.borrow_mut();
-            if let Some(pool) = worker.pools.get_mut(*pool) {
-                pool.pool.on_first_byte(&Host, ticket, host::now());
+            if let Some(pool) = worker.pools.get_mut(sent.pool) {
+                pool.pool
+                    .on_first_byte(&Host, &mut sent.ticket, host::now());
             }
         }
         Action::Continue
@@ -232,11 +246,12 @@ impl Stream {
                 pick.matched, pick.blocks
             ),
         );
-        self.phase = Phase::Sent {
+        self.phase = Phase::Sent(Box::new(Sent {
             pool: index,
             ticket: pick.ticket,
+            reader: ResponseReader::new(ResponseKind::Other),
             answered: false,
-        };
+        }));
         Action::Continue
     }
 
@@ -262,23 +277,25 @@ impl Stream {
     /// Gives back what the stream holds, once.
     fn end(&mut self) {
         let phase = std::mem::replace(&mut self.phase, Phase::Passing);
-        if let Phase::Sent {
-            pool, mut ticket, ..
-        } = phase
+        if let Phase::Sent(sent) = phase
             && let Ok(mut worker) = self.worker.try_borrow_mut()
-            && let Some(pool) = worker.pools.get_mut(pool)
+            && let Some(pool) = worker.pools.get_mut(sent.pool)
         {
-            pool.pool
-                .on_done(&Host, &mut ticket, Answered::default(), host::now());
+            let Sent {
+                mut ticket, reader, ..
+            } = *sent;
+            let answered = reader.finish().into();
+            pool.pool.on_done(&Host, &mut ticket, answered, host::now());
         }
     }
 }
 
 /// A header is removed only where it is there: every write makes Envoy match the route again.
-fn remove_owned_headers() {
-    for name in OWNED_HEADERS {
-        if host::header(Headers::Request, name).is_some() {
-            let _ = host::remove_request_header(name);
+fn remove_owned_headers(headers: &HeaderMap) {
+    for (name, _) in headers.iter() {
+        let owned = OWNED_HEADERS.iter().find(|owned| owned.as_bytes() == name);
+        if let Some(owned) = owned {
+            let _ = host::remove_request_header(owned);
         }
     }
 }
@@ -303,16 +320,40 @@ fn verdict() -> Option<Verdict> {
     }
 }
 
-fn read_head(worker: &Worker, ends: bool) -> Head {
-    let header = |name| host::request_header(name);
+/// Of several headers of one name the first counts. What is not UTF-8 is replaced, so it equals no name of ours.
+fn read_head(worker: &Worker, headers: &HeaderMap, ends: bool) -> Head {
     let pools = &worker.config.pools;
     let by_cluster = pools.iter().any(|pool| !pool.matches.clusters.is_empty());
     let by_route = pools.iter().any(|pool| !pool.matches.routes.is_empty());
-    let encoding = header("content-encoding");
+    let [
+        mut method,
+        mut path,
+        mut host,
+        mut upgrade,
+        mut encoding,
+        mut length,
+    ] = [None; 6];
+    for (name, value) in headers.iter() {
+        let known = match name {
+            b":method" => &mut method,
+            b":path" => &mut path,
+            b":authority" => &mut host,
+            b"upgrade" => &mut upgrade,
+            b"content-encoding" => &mut encoding,
+            b"content-length" => &mut length,
+            _ => continue,
+        };
+        known.get_or_insert(value);
+    }
+    let text = |value: Option<&[u8]>| {
+        let value = value.unwrap_or_default();
+        String::from_utf8_lossy(value).into_owned()
+    };
+    let length = length.and_then(|length| std::str::from_utf8(length).ok());
     Head {
-        method: header(":method").unwrap_or_default(),
-        path: header(":path").unwrap_or_default(),
-        host: header(":authority").unwrap_or_default(),
+        method: text(method),
+        path: text(path),
+        host: text(host),
         cluster: if by_cluster {
             host::text_property(&["xds", "cluster_name"])
         } else {
@@ -324,9 +365,9 @@ fn read_head(worker: &Worker, ends: bool) -> Head {
             None
         },
         ends,
-        upgrades: header("upgrade").is_some(),
-        encoded: encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")),
-        content_length: header("content-length").and_then(|length| length.parse().ok()),
+        upgrades: upgrade.is_some(),
+        encoded: encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case(b"identity")),
+        content_length: length.and_then(|length| length.parse().ok()),
     }
 }
 

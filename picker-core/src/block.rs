@@ -109,6 +109,11 @@ impl BlockHasher {
         self.bytes
     }
 
+    /// Full blocks so far.
+    pub(crate) fn blocks(&self) -> usize {
+        self.contents.len()
+    }
+
     #[inline]
     fn hash(&mut self, bytes: &[u8]) {
         // Text with many escapes comes in pieces of a few bytes.
@@ -177,6 +182,10 @@ impl Chain {
         for content in text.contents {
             self.link(content);
         }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.blocks.len()
     }
 
     pub(crate) fn into_blocks(self) -> Vec<BlockHash> {

@@ -3,7 +3,6 @@
 use crate::BlockHash;
 use crate::adapter::AdapterFit;
 use crate::ledger::Load;
-use crate::pool::BLOCK_TOKENS;
 use crate::snapshot::EndpointState;
 use crate::twin::Held;
 
@@ -33,6 +32,8 @@ pub struct Context<'a> {
     pub blocks: usize,
     /// Tokens in all prompts of the request.
     pub prompt_tokens: u64,
+    /// Tokens in a hash block.
+    pub block_tokens: f64,
     /// Tokens that the answer is expected to have.
     pub output_tokens: f64,
     /// What requests that belong together have in common, when that is known.
@@ -82,7 +83,7 @@ impl Context<'_> {
                 .unwrap_or(ENGINE_BLOCK_TOKENS),
         );
         let most = self.prompt_tokens.saturating_sub(1) / block.max(1) * block;
-        self.prompt_tokens - most.min(candidate.held.matched as u64 * BLOCK_TOKENS)
+        self.prompt_tokens - most.min((candidate.held.matched as f64 * self.block_tokens) as u64)
     }
 }
 
@@ -90,7 +91,7 @@ impl Context<'_> {
 pub(crate) const SHARE_ALONE: f64 = 0.9;
 
 /// The least share that unseen requests are scaled by: a share of nothing would make every request weigh endlessly.
-const SHARE_LEAST: f64 = 0.1;
+pub(crate) const SHARE_LEAST: f64 = 0.1;
 
 /// Tokens in an engine's block, unless it tells otherwise: vLLM's default on GPUs.
 const ENGINE_BLOCK_TOKENS: u32 = 16;

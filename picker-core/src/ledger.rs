@@ -19,6 +19,12 @@ pub struct Load {
     pub sent: u32,
     /// Prompt tokens in those; wraps.
     pub sent_tokens: u32,
+    /// Prompt tokens of those that the endpoint's cache was thought to hold; wraps.
+    pub matched_tokens: u32,
+    /// The same, only of requests whose answers told how many the cache held; wraps.
+    pub checked_tokens: u32,
+    /// What those answers told; wraps.
+    pub cached_tokens: u32,
 }
 
 impl Load {
@@ -28,6 +34,9 @@ impl Load {
         self.prefill_tokens = self.prefill_tokens.saturating_add(other.prefill_tokens);
         self.sent = self.sent.wrapping_add(other.sent);
         self.sent_tokens = self.sent_tokens.wrapping_add(other.sent_tokens);
+        self.matched_tokens = self.matched_tokens.wrapping_add(other.matched_tokens);
+        self.checked_tokens = self.checked_tokens.wrapping_add(other.checked_tokens);
+        self.cached_tokens = self.cached_tokens.wrapping_add(other.cached_tokens);
     }
 
     /// Takes out one request that had `prefill_tokens` to go.
@@ -92,6 +101,9 @@ impl Ledger {
                 writer.u32(load.prefill_tokens);
                 writer.u32(load.sent);
                 writer.u32(load.sent_tokens);
+                writer.u32(load.matched_tokens);
+                writer.u32(load.checked_tokens);
+                writer.u32(load.cached_tokens);
             }
         }
     }
@@ -154,6 +166,9 @@ fn decode(bytes: &[u8]) -> Option<Ledger> {
                 prefill_tokens: reader.u32()?,
                 sent: reader.u32()?,
                 sent_tokens: reader.u32()?,
+                matched_tokens: reader.u32()?,
+                checked_tokens: reader.u32()?,
+                cached_tokens: reader.u32()?,
             };
             row.loads.push((endpoint, load));
         }

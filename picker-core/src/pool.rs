@@ -14,6 +14,7 @@ use crate::ledger::{Ledger, Load, Row};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 use crate::request::Request;
+use crate::response::ResponseSummary;
 use crate::ring::{Done, Entry, Judged, Ring};
 use crate::shared::{SharedData, Version};
 use crate::snapshot::{EndpointState, Snapshot, View};
@@ -50,6 +51,8 @@ pub struct Pool {
     claimed: bool,
     /// Tokens that an answer has on average.
     output_tokens: f64,
+    /// Bytes of prompt that make a token, on average.
+    bytes_per_token: f64,
     /// Times another worker wrote the ledger between our reading and our writing.
     conflicts: u64,
 }
@@ -59,6 +62,10 @@ pub struct Pool {
 pub struct Ticket {
     /// Prompt tokens charged to the endpoint until its first byte.
     prefill_tokens: u32,
+    /// Prompt tokens that its cache was thought to hold.
+    matched_tokens: u32,
+    /// Bytes of the prompts.
+    bytes: u64,
     /// The ring entries that placed its prompts.
     placed: Vec<u64>,
     /// The endpoint it is counted for; `None` once it has ended.
@@ -70,6 +77,23 @@ pub struct Ticket {
 pub struct Answered {
     /// Tokens in the answer.
     pub output_tokens: Option<u32>,
+    /// Tokens in the prompt.
+    pub prompt_tokens: Option<u32>,
+    /// Those of them that the endpoint's cache held.
+    pub cached_tokens: Option<u32>,
+}
+
+impl From<ResponseSummary> for Answered {
+    /// Chunks of a stream stand for tokens where the endpoint did not count them.
+    fn from(summary: ResponseSummary) -> Self {
+        let tokens = |count: u64| u32::try_from(count).ok();
+        let chunks = Some(summary.chunks).filter(|chunks| *chunks > 0);
+        Self {
+            output_tokens: summary.usage.output.or(chunks).and_then(tokens),
+            prompt_tokens: summary.usage.prompt.and_then(tokens),
+            cached_tokens: summary.usage.cached.and_then(tokens),
+        }
+    }
 }
 
 /// Where a request goes.
@@ -108,6 +132,7 @@ impl Pool {
             },
             claimed: false,
             output_tokens: OUTPUT_TOKENS_UNKNOWN,
+            bytes_per_token: BYTES_PER_TOKEN,
             conflicts: 0,
             options,
         };
@@ -225,16 +250,19 @@ impl Pool {
         let Some(endpoint) = ticket.endpoint.take() else {
             return;
         };
-        self.row.load_mut(endpoint).release(ticket.prefill_tokens);
-        self.rewrite_row(shared, now);
-        if let Some(tokens) = answered.output_tokens {
-            self.output_tokens += OUTPUT_TOKENS_GAIN * (f64::from(tokens) - self.output_tokens);
+        let load = self.row.load_mut(endpoint);
+        load.release(ticket.prefill_tokens);
+        if let Some(cached) = answered.cached_tokens {
+            load.checked_tokens = load.checked_tokens.wrapping_add(ticket.matched_tokens);
+            load.cached_tokens = load.cached_tokens.wrapping_add(cached);
         }
+        self.rewrite_row(shared, now);
+        self.learn(ticket.bytes, answered);
         let output = answered.output_tokens.unwrap_or(0);
         for placed in core::mem::take(&mut ticket.placed) {
             let done = Done {
                 placed,
-                output_blocks: output / BLOCK_TOKENS as u32,
+                output_blocks: (f64::from(output) / self.block_tokens()) as u32,
             };
             self.append(shared, |_| Entry::Done(done));
         }
@@ -287,6 +315,21 @@ impl Pool {
         }
     }
 
+    /// Lets the means follow an answer.
+    fn learn(&mut self, bytes: u64, answered: Answered) {
+        if let Some(tokens) = answered.output_tokens {
+            self.output_tokens += GAIN * (f64::from(tokens) - self.output_tokens);
+        }
+        if let Some(tokens) = answered
+            .prompt_tokens
+            .filter(|tokens| *tokens >= RATIO_TOKENS_MIN)
+        {
+            let seen = bytes as f64 / f64::from(tokens);
+            let ratio = self.bytes_per_token + GAIN * (seen - self.bytes_per_token);
+            self.bytes_per_token = ratio.clamp(BYTES_PER_TOKEN_MIN, BYTES_PER_TOKEN_MAX);
+        }
+    }
+
     fn catch_up(&mut self, shared: &impl SharedData) {
         if self.view.refresh(shared) {
             self.follow_view();
@@ -298,6 +341,7 @@ impl Pool {
 
     /// Keeps a twin for every listed endpoint, of the size it tells, and for no other.
     fn follow_view(&mut self) {
+        let block_tokens = self.block_tokens();
         let snapshot = self.view.snapshot();
         self.twins
             .retain(|id| snapshot.endpoint(id).is_some(), |_| true);
@@ -315,11 +359,18 @@ impl Pool {
             if endpoint.metrics.prefix_caching == Some(false) {
                 self.twins.set_capacity(endpoint.id, 0);
             } else if let Some(tokens) = self.capacity_tokens(endpoint) {
-                let usable = tokens.saturating_mul(CAPACITY_USABLE_PERCENT) / 100;
-                let blocks = usize::try_from(usable / BLOCK_TOKENS).unwrap_or(usize::MAX);
-                self.twins.set_capacity(endpoint.id, blocks);
+                // Others' prompts take their share of the cache.
+                let ours = endpoint.cache_fit * endpoint.share.unwrap_or(1.0);
+                let usable = tokens as f64 * CAPACITY_USABLE * ours;
+                self.twins
+                    .set_capacity(endpoint.id, (usable / block_tokens) as usize);
             }
         }
+    }
+
+    /// Tokens in a hash block.
+    fn block_tokens(&self) -> f64 {
+        BLOCK_BYTES as f64 / self.bytes_per_token
     }
 
     fn capacity_tokens(&self, endpoint: &EndpointState) -> Option<u64> {
@@ -395,7 +446,8 @@ impl Pool {
                 .iter()
                 .map(|prompt| prompt.blocks.len())
                 .sum(),
-            prompt_tokens: bytes / BYTES_PER_TOKEN,
+            prompt_tokens: (bytes as f64 / self.bytes_per_token) as u64,
+            block_tokens: self.block_tokens(),
             output_tokens: request
                 .output_cap
                 .map_or(self.output_tokens, |cap| self.output_tokens.min(cap as f64)),
@@ -405,7 +457,9 @@ impl Pool {
         let ranked: Vec<&Candidate<'_>> = ranked.iter().map(|place| &candidates[*place]).collect();
         let best = ranked.first()?;
         let endpoint = best.endpoint.id;
-        let prefill_tokens = u32::try_from(cx.missing_tokens(best)).unwrap_or(u32::MAX);
+        let missing = cx.missing_tokens(best);
+        let matched_tokens = cx.prompt_tokens.saturating_sub(missing);
+        let prefill_tokens = u32::try_from(missing).unwrap_or(u32::MAX);
         Some(Pick {
             endpoint,
             destinations: ranked
@@ -417,6 +471,8 @@ impl Pool {
             prompt_tokens: u32::try_from(cx.prompt_tokens).unwrap_or(u32::MAX),
             ticket: Ticket {
                 prefill_tokens,
+                matched_tokens: u32::try_from(matched_tokens).unwrap_or(u32::MAX),
+                bytes,
                 placed: Vec::new(),
                 endpoint: Some(endpoint),
             },
@@ -492,6 +548,8 @@ impl Pick {
             prefill_tokens: self.ticket.prefill_tokens,
             sent: 1,
             sent_tokens: self.prompt_tokens,
+            matched_tokens: self.ticket.matched_tokens,
+            ..Load::default()
         }
     }
 }
@@ -514,21 +572,25 @@ pub fn ledger_key(pool: &str) -> String {
     format!("picker/{pool}/ledger")
 }
 
-/// Tokens in a hash block, at the ratio below.
-pub(crate) const BLOCK_TOKENS: u64 = BLOCK_BYTES as u64 / BYTES_PER_TOKEN;
+/// Bytes of text that make a token until answers tell: English prose and code have 3.2 to 5.3 with current vocabularies.
+const BYTES_PER_TOKEN: f64 = 4.0;
 
-/// Bytes of text that make a token: English prose and code have 3.2 to 5.3 with current vocabularies.
-const BYTES_PER_TOKEN: u64 = 4;
+/// The range of what answers may tell; images and templates make tokens that have no bytes here.
+const BYTES_PER_TOKEN_MIN: f64 = 2.5;
+const BYTES_PER_TOKEN_MAX: f64 = 6.0;
+
+/// Prompts shorter than this are mostly template and tell nothing about text.
+const RATIO_TOKENS_MIN: u32 = 64;
 
 /// Tokens an answer is taken to have until some have been counted.
 const OUTPUT_TOKENS_UNKNOWN: f64 = 128.0;
 
-/// How fast the mean follows the tokens of new answers.
-const OUTPUT_TOKENS_GAIN: f64 = 0.05;
+/// How fast the means follow new answers.
+const GAIN: f64 = 0.05;
 
-/// Percent of the advertised cache that holds prefixes; the rest is taken by what is generated and by the engine. An
+/// The part of the advertised cache that holds prefixes; the rest is taken by what is generated and by the engine. An
 /// engine that advertises 10,217 blocks was measured to have 9,818 usable ones.
-const CAPACITY_USABLE_PERCENT: u64 = 95;
+const CAPACITY_USABLE: f64 = 0.95;
 
 /// How often a row is rewritten at least.
 const HEARTBEAT: Span = Span::from_millis(250);

@@ -26,30 +26,29 @@ pub struct Profile {
 }
 
 impl Default for Profile {
-    /// The reference picker's weights for a pool that shares prefixes: queue 2, KV cache 2, prefix 3.
+    /// The endpoint where a request costs least.
     fn default() -> Self {
-        let weighted = |(scorer, weight)| WeightedScorer { scorer, weight };
-        let scorers = [
-            (ScorerKind::Queue, 2.0),
-            (ScorerKind::KvCacheUtilization, 2.0),
-            (ScorerKind::Prefix, 3.0),
-        ];
-        Self {
-            scorers: scorers.map(weighted).to_vec(),
-            destinations_max: 1,
-        }
+        Self::of(&[(ScorerKind::LeastCost(LeastCost::DEFAULT), 1.0)])
     }
 }
 
 impl Profile {
-    /// The endpoint where a request costs least.
-    pub fn least_cost() -> Self {
-        let scorer = ScorerKind::LeastCost(LeastCost::default());
+    /// The reference picker's weights for a pool that shares prefixes: queue 2, KV cache 2, prefix 3.
+    pub fn compatible() -> Self {
+        Self::of(&[
+            (ScorerKind::Queue, 2.0),
+            (ScorerKind::KvCacheUtilization, 2.0),
+            (ScorerKind::Prefix, 3.0),
+        ])
+    }
+
+    fn of(scorers: &[(ScorerKind, f64)]) -> Self {
+        let weighted = |(scorer, weight): &(ScorerKind, f64)| WeightedScorer {
+            scorer: *scorer,
+            weight: *weight,
+        };
         Self {
-            scorers: vec![WeightedScorer {
-                scorer,
-                weight: 1.0,
-            }],
+            scorers: scorers.iter().map(weighted).collect(),
             destinations_max: 1,
         }
     }

@@ -24,10 +24,15 @@ pub struct Request {
     pub output_cap: Option<u64>,
     /// The text that keeps this request's cache entries apart from others'.
     pub cache_salt: Option<String>,
-    /// What requests that belong together have in common: the hash of their shared beginning.
-    pub group: Option<BlockHash>,
     /// The prompts, in body order; empty when there is none or it could not be read.
     pub prompts: Vec<Prompt>,
+    /// What this request shares with those that belong together, so that they have one home.
+    ///
+    /// In a conversation the last full block before the end of the first message of the user,
+    /// and so the same in all its turns, in branches of it and in requests that begin alike. For
+    /// a plain prompt its block [`GROUP_BLOCKS_MAX`], or the last when there are fewer, of the
+    /// first prompt. `None` when no block is full.
+    pub group: Option<BlockHash>,
     /// Images, sound and the like, in body order, at most [`MEDIA_MAX`].
     pub media: Vec<Media>,
     /// What was wrong with the body; empty when it was read in full.
@@ -173,6 +178,10 @@ impl fmt::Display for RequestFault {
         }
     }
 }
+
+/// Blocks of a plain prompt that tell what it belongs to: 8 KiB, longer than most instructions
+/// and shorter than the documents that follow them.
+pub const GROUP_BLOCKS_MAX: usize = 32;
 
 /// Parts that are not text which a request lists; the hashes of further ones still enter the
 /// blocks.

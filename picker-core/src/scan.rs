@@ -1,6 +1,6 @@
 //! Reads the body of a request while it arrives.
 //!
-//! One pass over chunks that may be cut anywhere, without a tree: [`lexer`] turns bytes into
+//! One pass over chunks that may be cut anywhere, without a tree: a [lexer] turns bytes into
 //! tokens, [`reader`] follows them with the tables of [`fields`], [`prompts`] hashes what
 //! belongs to a prompt. Work is O(bytes); memory is 8 bytes for each block hashed and a constant.
 //!
@@ -27,22 +27,19 @@
 //! When a member occurs twice in the body the last one counts, as in the engines. Within a
 //! message both are hashed.
 //!
+//! [lexer]: crate::json
 //! [mark]: fields::Mark
 
 mod fields;
-mod lexer;
 #[cfg(test)]
 mod naive;
 mod names;
-mod number;
 mod prompts;
 mod reader;
-mod search;
-mod text;
 
-use self::lexer::{Lexer, LexerFault};
 use self::reader::{Reader, Taking};
 use crate::block::HashSeed;
+use crate::json::lexer::{Lexer, LexerFault};
 use crate::request::{Request, RequestFault};
 use crate::shape::Shape;
 

@@ -113,6 +113,7 @@ mod tests {
             candidates: &candidates,
             blocks: 10,
             prompt_tokens: 640,
+            block_tokens: 64.0,
             output_tokens: 128.0,
             group: None,
         };

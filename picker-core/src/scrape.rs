@@ -6,6 +6,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::cache_fit::CacheFit;
 use crate::config::PoolConfig;
 use crate::engine::EngineKind;
 use crate::ledger::{Ledger, Load};
@@ -115,6 +116,7 @@ struct Plan {
     /// When the scrape on its way was sent, and what workers had sent to the endpoint by then.
     on_its_way: Option<(Timestamp, Load)>,
     share: Share,
+    cache_fit: CacheFit,
 }
 
 impl Scraper {
@@ -196,7 +198,7 @@ impl Scraper {
             .on_its_way
             .take()
             .map_or_else(Load::default, |(_, load)| load);
-        let (engine, share) = (plan.engine, &mut plan.share);
+        let (engine, share, cache_fit) = (plan.engine, &mut plan.share, &mut plan.cache_fit);
         let page = match page_of(answer) {
             Ok(page) => page,
             Err(failure) => return self.fail(endpoint, failure),
@@ -212,11 +214,13 @@ impl Scraper {
         let restarted = reading.metrics.restarted_since(&known.metrics);
         let counted = reading.metrics.prefix_queries;
         let share = share.update(known.share, load.sent_tokens, counted);
+        let hits = reading.metrics.prefix_hits;
         let scraped = EndpointState {
             metrics: reading.metrics,
             scraped_at: Some(now),
             sent_at_scrape: load.sent,
             share,
+            cache_fit: cache_fit.update(known.cache_fit, load, hits, share),
             reachable: true,
             ..known.clone()
         };
@@ -270,6 +274,7 @@ impl Scraper {
                 id: added.id,
                 sent_at_scrape: 0,
                 share: None,
+                cache_fit: 1.0,
                 ..scraped
             };
         }
@@ -297,6 +302,7 @@ impl Scraper {
                 due: known.map_or(Timestamp(0), |plan| plan.due),
                 on_its_way: known.and_then(|plan| plan.on_its_way),
                 share: known.map_or_else(Share::default, |plan| plan.share),
+                cache_fit: known.map_or_else(CacheFit::default, |plan| plan.cache_fit),
             });
         }
         self.plans = plans;

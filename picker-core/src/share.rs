@@ -32,7 +32,7 @@ impl Share {
 }
 
 /// Prompt tokens that an endpoint counts in a window: some dozens of requests.
-const WINDOW_TOKENS: u64 = 65_536;
+const WINDOW_TOKENS: u64 = 32_768;
 
 /// How fast the share follows new windows.
 const GAIN: f64 = 0.3;
@@ -48,7 +48,7 @@ mod tests {
         let mut share = Share::default();
         assert_eq!(share.update(None, 100, Some(1000)), None);
         assert_eq!(
-            share.update(None, 20_000, Some(40_000)),
+            share.update(None, 20_000, Some(20_000)),
             None,
             "the window is not full"
         );

@@ -27,6 +27,8 @@ pub struct EndpointState {
     pub sent_at_scrape: u32,
     /// The share of its prompt tokens that this Envoy sends, `0..=1`; `None` until enough were seen to tell.
     pub share: Option<f64>,
+    /// The part of its advertised cache that holds what a twin expects, see [`crate::CacheFit`].
+    pub cache_fit: f64,
     /// False when nothing listens at its address.
     pub reachable: bool,
 }
@@ -42,6 +44,7 @@ impl EndpointState {
             scraped_at: None,
             sent_at_scrape: 0,
             share: None,
+            cache_fit: 1.0,
             reachable: true,
         }
     }
@@ -103,6 +106,7 @@ impl Snapshot {
             writer.count(endpoint.scraped_at.map(|at| at.0));
             writer.u32(endpoint.sent_at_scrape);
             writer.gauge(endpoint.share);
+            writer.gauge(Some(endpoint.cache_fit));
             writer.u8(u8::from(endpoint.reachable));
             encode_metrics(&endpoint.metrics, &mut writer);
         }
@@ -125,6 +129,7 @@ impl Snapshot {
                 scraped_at: reader.count()?.map(Timestamp),
                 sent_at_scrape: reader.u32()?,
                 share: reader.gauge()?,
+                cache_fit: reader.gauge()?.unwrap_or(1.0),
                 reachable: reader.u8()? == 1,
                 metrics: decode_metrics(&mut reader)?,
             });
@@ -301,6 +306,7 @@ mod tests {
         endpoint.scraped_at = Some(Timestamp(77));
         endpoint.sent_at_scrape = 5;
         endpoint.share = Some(0.25);
+        endpoint.cache_fit = 0.75;
         endpoint.reachable = false;
         endpoint.metrics = EndpointMetrics {
             running: Some(1.0),

@@ -1,6 +1,14 @@
 //! `cargo xtask bench`: measurements, always of a release build.
+//!
+//! What takes time on this machine is only ever compared within one run.
 
+mod bodies;
+mod cpu;
+mod overhead;
+mod report;
 pub mod routing;
+mod subject;
+mod upstream;
 
 use std::env;
 
@@ -8,11 +16,14 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use crate::workspace;
+use overhead::OverheadArguments;
 use routing::RoutingArguments;
 
 /// What to measure.
 #[derive(Clone, Debug, Subcommand)]
 pub enum BenchArguments {
+    /// Measure what the picker adds to Envoy's CPU time and latency
+    Overhead(OverheadArguments),
     /// Compare this picker with other routers, on simulated model servers in virtual time
     Routing(RoutingArguments),
 }
@@ -30,6 +41,7 @@ pub fn bench(arguments: &BenchArguments) -> Result<()> {
         return workspace::run(&mut command);
     }
     match arguments {
+        BenchArguments::Overhead(arguments) => overhead::overhead(arguments),
         BenchArguments::Routing(arguments) => routing::routing(arguments),
     }
 }

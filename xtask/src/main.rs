@@ -9,7 +9,7 @@ use xtask::run::{self, RunArguments};
 use xtask::test::{self, TestArguments};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about, disable_help_subcommand = true)]
+#[command(bin_name = "cargo xtask", about, disable_help_subcommand = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -20,7 +20,7 @@ enum Command {
     /// Measure, in a release build
     #[command(subcommand)]
     Bench(BenchArguments),
-    /// Show a metrics page or a request body as the picker reads it
+    /// Show a metrics page, a request or a response as the picker reads it
     #[command(subcommand)]
     Read(ReadArguments),
     /// Run Envoy with the picker in front of model servers, or of three simulated ones

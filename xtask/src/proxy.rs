@@ -78,6 +78,11 @@ impl Proxy {
         Ok(())
     }
 
+    /// The number of the process; `None` once it has ended.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Where the admin interface listens.
     pub fn admin(&self) -> SocketAddr {
         self.admin
@@ -96,11 +101,24 @@ impl Proxy {
         lines[lines.len().saturating_sub(count)..].join("\n")
     }
 
+    /// What Envoy calls critical in its log, which names the cause, else the last lines.
+    fn why_it_ended(&self) -> String {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let critical: Vec<&str> = log
+            .lines()
+            .filter(|line| line.contains("[critical]"))
+            .collect();
+        if critical.is_empty() {
+            return self.last_lines(10);
+        }
+        critical.join("\n")
+    }
+
     async fn wait_until_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_LIMIT;
         loop {
             if let Some(status) = self.child.try_wait()? {
-                bail!("Envoy ended at start ({status}):\n{}", self.last_lines(10));
+                bail!("Envoy ended at start ({status}):\n{}", self.why_it_ended());
             }
             let ready = fetch(self.admin, "/ready").await;
             if ready.is_ok_and(|response| response.status == 200) {

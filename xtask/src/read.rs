@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use picker_core::{
-    EndpointMetrics, EngineKind, HashSeed, Reading, Request, RequestScanner, Shape, Timestamp,
-    detect_engine, read_page,
+    EndpointMetrics, EngineKind, HashSeed, Reading, Request, RequestScanner, ResponseKind,
+    ResponseReader, Shape, Timestamp, detect_engine, read_page,
 };
 use serde_json::{Value, json};
 
@@ -34,6 +34,17 @@ pub enum ReadArguments {
         #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
         headers: Vec<(String, String)>,
     },
+    /// A response body
+    Response {
+        /// The body
+        file: PathBuf,
+        /// The path of the request
+        #[arg(long)]
+        path: String,
+        /// A header of the response, also `:status`
+        #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
+        headers: Vec<(String, String)>,
+    },
 }
 
 /// Prints what the picker reads in a file.
@@ -45,6 +56,11 @@ pub fn read(arguments: &ReadArguments) -> Result<()> {
             path,
             headers,
         } => request(&bytes(file)?, path, headers),
+        ReadArguments::Response {
+            file,
+            path,
+            headers,
+        } => response(&bytes(file)?, path, headers),
     };
     println!("{read:#}");
     Ok(())
@@ -89,10 +105,8 @@ pub fn metrics(page: &[u8], engine: Option<EngineKind>) -> Result<Value> {
 /// A request body, its blocks named as in a pool called `llm`.
 pub fn request(body: &[u8], path: &str, headers: &[(String, String)]) -> Value {
     let mut warnings = Vec::new();
-    let encoding = headers
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
-    let encoding = encoding.filter(|(_, value)| !value.eq_ignore_ascii_case("identity"));
+    let encoding = value(headers, "content-encoding");
+    let encoding = encoding.filter(|value| !value.eq_ignore_ascii_case("identity"));
     let shape = Shape::of_path(path, &[]);
     let read = match (shape, encoding) {
         (Some(shape), None) => {
@@ -104,7 +118,7 @@ pub fn request(body: &[u8], path: &str, headers: &[(String, String)]) -> Value {
             warnings.push(format!("no known API has the path {path}: routed by load"));
             Request::bodiless()
         }
-        (Some(_), Some((_, value))) => {
+        (Some(_), Some(value)) => {
             warnings.push(format!(
                 "content-encoding {value} is not read: routed by load"
             ));
@@ -135,6 +149,55 @@ pub fn request(body: &[u8], path: &str, headers: &[(String, String)]) -> Value {
     })
 }
 
+/// A response body; without a content type its first byte tells what it is.
+///
+/// `status_ok` goes by the header `:status` and by what the body says; `error` is the code of an
+/// error, or its type when it has no code, or true when it has neither.
+pub fn response(body: &[u8], path: &str, headers: &[(String, String)]) -> Value {
+    let content_type = value(headers, "content-type").unwrap_or_else(|| {
+        let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
+        let is_json = matches!(first, None | Some(b'{' | b'[' | b'"'));
+        if is_json {
+            "application/json"
+        } else {
+            "text/event-stream"
+        }
+    });
+    let kind = ResponseKind::of_headers(Some(content_type), value(headers, "content-encoding"));
+    let mut reader = ResponseReader::new(kind);
+    reader.push(body);
+    let read = reader.finish();
+    let is_ok = value(headers, ":status").is_none_or(|status| status.starts_with('2'));
+    let error = read
+        .error
+        .as_ref()
+        .map(|error| match (error.code, &error.kind) {
+            (Some(code), _) => json!(code),
+            (None, Some(kind)) => json!(kind),
+            (None, None) => json!(true),
+        });
+    json!({
+        "shape": Shape::of_path(path, &[]).map(Shape::name),
+        "model": read.model,
+        "status_ok": is_ok && read.error.is_none(),
+        "events": read.events,
+        "chunks": read.chunks,
+        "finish": read.finish,
+        "usage": {
+            "prompt": read.usage.prompt,
+            "cached": read.usage.cached,
+            "output": read.usage.output,
+        },
+        "error": error,
+        "ended": read.ended,
+    })
+}
+
+fn value<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let header = headers.iter().find(|it| it.0.eq_ignore_ascii_case(name));
+    header.map(|(_, value)| value.as_str())
+}
+
 fn bytes(file: &Path) -> Result<Vec<u8>> {
     fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }
@@ -147,8 +210,11 @@ fn engine(name: &str) -> Result<EngineKind, String> {
 }
 
 fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("give NAME:VALUE")?;
-    Ok((name.trim().to_owned(), value.trim().to_owned()))
+    // The name of a pseudo-header begins with a colon.
+    let plain = text.trim_start_matches(':');
+    let at = plain.find(':').ok_or("give NAME:VALUE")? + text.len() - plain.len();
+    let (name, value) = text.split_at(at);
+    Ok((name.trim().to_owned(), value[1..].trim().to_owned()))
 }
 
 /// The pool of the shipped configurations, whose name seeds the hashes.
@@ -199,6 +265,32 @@ mod tests {
             let read = request(&body, path, &headers);
             assert_eq!(read["prompts"], json!([]));
             assert_eq!(read["warnings"].as_array().unwrap().len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_response_is_read_by_its_content_type_or_its_first_byte() {
+        let body = fixture("responses/chat-usage.sse");
+        let type_of_events = header("content-type: text/event-stream").unwrap();
+        for headers in [vec![], vec![type_of_events]] {
+            let read = response(&body, "/v1/chat/completions", &headers);
+            assert_eq!(read["usage"]["prompt"], 1318);
+            assert_eq!(read["status_ok"], true);
+            assert_eq!(read["error"], Value::Null);
+        }
+        let body = fixture("responses/error-404-model.json");
+        let read = response(&body, "/v1/chat/completions", &[]);
+        assert_eq!(
+            (&read["error"], &read["status_ok"]),
+            (&json!(404), &json!(false))
+        );
+    }
+
+    #[test]
+    fn a_status_that_is_no_success_tells_where_the_body_does_not() {
+        for (status, is_ok) in [(":status: 200", true), (":status:404", false)] {
+            let read = response(b"{}", "/", &[header(status).unwrap()]);
+            assert_eq!(read["status_ok"], is_ok);
         }
     }
 }

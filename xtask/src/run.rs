@@ -86,6 +86,7 @@ impl Plan {
         let config = config.context("--config does not name a usable file")?;
         if let Some(config) = &config {
             check_destination(config)?;
+            crate::compose::endpoints(config).context("--config")?;
         }
         let bootstrap = arguments
             .envoy_config

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that continuous integration runs, word for word.
 
 use std::env;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -128,11 +129,24 @@ fn end_to_end() -> Result<Outcome> {
     let test_build = wasm::build(Variant::Test)?;
     let envoy = Envoy::find(None)?;
     eprintln!("    {envoy}");
+    remove_old_runs();
     let mut tests = cargo(&["test", "--quiet", "--package", "picker-tests"]);
     tests
         .env("PICKER_WASM", shipped)
         .env("PICKER_TEST_WASM", test_build);
     passes(tests.env("ENVOY_PATH", envoy.path))
+}
+
+/// Removes what the Envoys of earlier test runs left behind.
+fn remove_old_runs() {
+    let runs = fs::read_dir(target().join("run"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    for run in runs.filter(|run| run.file_name().to_string_lossy().starts_with("test-")) {
+        // What cannot be removed is in nobody's way.
+        let _ = fs::remove_dir_all(run.path());
+    }
 }
 
 fn docs() -> Result<Outcome> {
@@ -164,7 +178,7 @@ fn add_component(subcommand: &str, component: &str) -> Result<()> {
 
 /// The runner of wasm-bindgen's tests, of the very version that the tests are compiled against.
 fn test_runner() -> Result<PathBuf> {
-    let lock = std::fs::read_to_string(root().join("Cargo.lock"))?;
+    let lock = fs::read_to_string(root().join("Cargo.lock"))?;
     let version = locked_version(&lock, "wasm-bindgen").context("no wasm-bindgen in Cargo.lock")?;
     let tools = target().join("tools");
     let runner = tools.join("bin/wasm-bindgen-test-runner");

@@ -46,9 +46,15 @@ fn what_is_left_out_has_a_default() {
                 "apiVersion": "llm-d.ai/v1alpha1",
                 "kind": "EndpointPickerConfig",
                 "plugins": [
-                    {"type": "queue-scorer", "name": "queue-scorer"},
-                    {"type": "kv-cache-utilization-scorer", "name": "kv-cache-utilization-scorer"},
-                    {"type": "prefix-cache-scorer", "name": "prefix-cache-scorer"},
+                    {
+                        "type": "least-cost-scorer",
+                        "name": "least-cost-scorer",
+                        "parameters": {
+                            "baseTokens": 512.0,
+                            "overflowWeight": 48.0,
+                            "backlogWeight": 4.0,
+                        },
+                    },
                     {
                         "type": "max-score-picker",
                         "name": "max-score-picker",
@@ -58,9 +64,7 @@ fn what_is_left_out_has_a_default() {
                 "schedulingProfiles": [{
                     "name": "default",
                     "plugins": [
-                        {"pluginRef": "queue-scorer", "weight": 2.0},
-                        {"pluginRef": "kv-cache-utilization-scorer", "weight": 2.0},
-                        {"pluginRef": "prefix-cache-scorer", "weight": 3.0},
+                        {"pluginRef": "least-cost-scorer", "weight": 1.0},
                         {"pluginRef": "max-score-picker"},
                     ],
                 }],
@@ -222,6 +226,7 @@ fn the_effective_configuration_reads_back_as_the_same() {
                 "picker": {
                     "plugins": [
                         {"type": "queue-scorer"},
+                        {"type": "least-cost-scorer", "name": "cheap", "parameters": {"baseTokens": 256}},
                         {"type": "queue-scorer", "name": "again"},
                         {"type": "max-score-picker", "parameters": {"maxNumOfEndpoints": 3}},
                     ],

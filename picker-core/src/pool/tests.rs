@@ -185,7 +185,8 @@ fn what_ends_is_given_back_exactly() {
             requests: 1,
             prefill_tokens: 512,
             sent: 1,
-            sent_tokens: 512
+            sent_tokens: 512,
+            ..Load::default()
         }
     );
     assert_eq!(pool.twins().pinned(endpoint), 8);
@@ -221,6 +222,7 @@ fn what_ends_is_given_back_exactly() {
             ticket,
             Answered {
                 output_tokens: Some(200),
+                ..Answered::default()
             },
             Timestamp(5),
         );
@@ -358,7 +360,6 @@ fn the_only_endpoint_is_never_left_alone() {
 fn an_adapter_goes_where_it_was_loaded_although_the_page_forgot_it() {
     let shared = LocalData::default();
     let (mut pool, mut draws) = worker(3, 1);
-    pool.options.profile = Profile::least_cost();
     let lora = |running: &[&str]| crate::Lora {
         running: running.iter().map(|name| String::from(*name)).collect(),
         max: Some(2),

@@ -44,11 +44,19 @@ pub(super) fn read(shape: Shape, body: &[u8], seed: HashSeed) -> Option<Request>
     };
     let origin = seed.origin(request.model.as_deref(), request.cache_salt.as_deref());
     let prompts = match shape {
-        Shape::ChatCompletions => chat(&body, origin, &mut request.media),
+        Shape::ChatCompletions => chat(&body, origin, &mut request),
         Shape::Completions => completions(&body, origin),
     };
     match prompts {
-        Ok(prompts) => request.prompts = prompts,
+        Ok(prompts) => {
+            if shape == Shape::Completions {
+                let blocks = prompts
+                    .first()
+                    .map(|it| &it.blocks[..it.blocks.len().min(32)]);
+                request.group = blocks.and_then(|it| it.last().copied());
+            }
+            request.prompts = prompts;
+        }
         Err(fault) => request.faults.push(fault),
     }
     Some(request)
@@ -87,17 +95,23 @@ fn completions(body: &Members<'_>, origin: u64) -> Result<Vec<Prompt>, RequestFa
 fn chat(
     body: &Members<'_>,
     origin: u64,
-    media: &mut Vec<Media>,
+    request: &mut Request,
 ) -> Result<Vec<Prompt>, RequestFault> {
     let Some(messages) = body.last("messages").filter(|it| *it != "null") else {
         return Ok(Vec::new());
     };
     let messages = list(messages).ok_or(RequestFault::PromptOfWrongType)?;
     let mut text = Text::default();
-    let mut fault = None;
+    let (mut fault, mut group) = (None, None);
     for item in messages {
         match object(item) {
-            Some(item) => message(&item, &mut text, media),
+            Some(item) => {
+                message(&item, &mut text, &mut request.media);
+                let mut roles = item.0.iter().rev().filter(|it| it.0 == "role");
+                if roles.find_map(|it| string(it.1.get())).as_deref() == Some("user") {
+                    group.get_or_insert(text.bytes.len() / 256);
+                }
+            }
             None => fault = Some(RequestFault::PromptOfWrongType),
         }
     }
@@ -111,8 +125,15 @@ fn chat(
             sections.push((3, plain(&tools)));
         }
     }
+    let before: usize = sections
+        .iter()
+        .map(|it| it.1.bytes.len().div_ceil(256))
+        .sum();
     sections.push((4, text));
-    Ok(alloc::vec![cut(&sections, origin)])
+    let prompt = cut(&sections, origin);
+    let count = group.map_or(prompt.blocks.len(), |it| before + it);
+    request.group = prompt.blocks[..count].last().copied();
+    Ok(alloc::vec![prompt])
 }
 
 fn message(item: &Members<'_>, text: &mut Text, media: &mut Vec<Media>) {

@@ -26,13 +26,6 @@ pub(super) enum NameFault {
     Unusable,
 }
 
-/// The beginning of a key, enough to tell the keys that matter.
-#[derive(Default)]
-pub(super) struct Key {
-    bytes: [u8; super::fields::KEY_BYTES_MAX],
-    filled: usize,
-}
-
 impl Name {
     pub(super) fn begin() -> Self {
         Self::Open(Vec::new())
@@ -63,25 +56,6 @@ impl Name {
                 .map_err(|_| NameFault::Unusable),
             Self::TooLong => Err(NameFault::Unusable),
         }
-    }
-}
-
-impl Key {
-    pub(super) fn clear(&mut self) {
-        self.filled = 0;
-    }
-
-    pub(super) fn push(&mut self, text: &[u8]) {
-        let room = self.bytes.iter_mut().skip(self.filled);
-        for (to, from) in room.zip(text) {
-            *to = *from;
-        }
-        self.filled = self.filled.saturating_add(text.len());
-    }
-
-    /// The key; empty when it is longer than any that matters.
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..self.filled).unwrap_or_default()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use crate::block::{BlockHasher, Chain, HashedText};
-use crate::request::Prompt;
+use crate::block::{BlockHash, BlockHasher, Chain, HashedText};
+use crate::request::{GROUP_BLOCKS_MAX, Prompt};
 
 /// The one prompt of a chat, as the sections that a template renders one after the other.
 ///
@@ -13,6 +13,8 @@ use crate::request::Prompt;
 pub(super) struct Sections {
     tools: Option<BlockHasher>,
     messages: Option<BlockHasher>,
+    /// Full blocks of the messages at the end of the first message of the user.
+    group_blocks: Option<usize>,
 }
 
 /// A section of a chat, in template order.
@@ -46,6 +48,15 @@ impl Sections {
     /// Begins `section`; what an earlier member of the same name said is forgotten.
     pub(super) fn begin(&mut self, section: Section) {
         *self.slot(section) = Some(BlockHasher::new());
+        if section == Section::Messages {
+            self.group_blocks = None;
+        }
+    }
+
+    /// Says that a message of the user ends here.
+    pub(super) fn end_user_message(&mut self) {
+        let blocks = self.messages.as_ref().map(BlockHasher::blocks);
+        self.group_blocks = self.group_blocks.or(blocks);
     }
 
     /// Takes `section` out of the prompt.
@@ -66,8 +77,8 @@ impl Sections {
         }
     }
 
-    /// The prompt, its chain beginning at `origin`; `None` without messages.
-    pub(super) fn finish(self, origin: u64) -> Option<Prompt> {
+    /// The prompt, its chain beginning at `origin`, and its group; `None` without messages.
+    pub(super) fn finish(self, origin: u64) -> Option<(Prompt, Option<BlockHash>)> {
         let messages = self.messages?.finish();
         let mut bytes = messages.bytes;
         let mut chain = Chain::new(origin);
@@ -77,11 +88,14 @@ impl Sections {
             bytes = bytes.saturating_add(tools.bytes);
             chain.section(TOOLS_TAG, tools);
         }
+        let blocks_before = chain.len();
         chain.last_section(MESSAGES_TAG, messages);
-        Some(Prompt {
-            bytes,
-            blocks: chain.into_blocks(),
-        })
+        let blocks = chain.into_blocks();
+        let group_blocks = self
+            .group_blocks
+            .map_or(blocks.len(), |it| blocks_before + it);
+        let group = blocks.iter().take(group_blocks).next_back().copied();
+        Some((Prompt { bytes, blocks }, group))
     }
 
     #[inline]
@@ -91,6 +105,16 @@ impl Sections {
             Section::Messages => &mut self.messages,
         }
     }
+}
+
+/// What a plain prompt belongs to.
+pub(super) fn group_of(prompt: &Prompt) -> Option<BlockHash> {
+    prompt
+        .blocks
+        .iter()
+        .take(GROUP_BLOCKS_MAX)
+        .next_back()
+        .copied()
 }
 
 impl PromptList {

@@ -5,11 +5,12 @@ use alloc::vec::Vec;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::fields::{Field, Mark, OutputCap, Place};
-use super::lexer::Token;
-use super::names::{CACHE_SALT_BYTES_MAX, Key, MODEL_BYTES_MAX, Name, NameFault};
-use super::prompts::{Item, PromptList, Section, Sections};
+use super::fields::{Field, KEY_BYTES_MAX, Mark, OutputCap, Place};
+use super::names::{CACHE_SALT_BYTES_MAX, MODEL_BYTES_MAX, Name, NameFault};
+use super::prompts::{Item, PromptList, Section, Sections, group_of};
 use crate::block::HashSeed;
+use crate::json::lexer::Token;
+use crate::json::short::Short;
 use crate::request::{MEDIA_MAX, Media, MediaKind, Request, RequestFault};
 use crate::shape::Shape;
 
@@ -18,7 +19,7 @@ pub(super) struct Reader {
     shape: Shape,
     /// The lists and objects entered, the innermost last.
     places: Vec<Place>,
-    key: Key,
+    key: Short<KEY_BYTES_MAX>,
     field: Field,
     model: Name,
     cache_salt: Name,
@@ -28,6 +29,7 @@ pub(super) struct Reader {
     sections: Sections,
     prompts: PromptList,
     prompt_fault: Option<RequestFault>,
+    role: Short<{ USER.len() }>,
     /// Whether the content being read has a part already.
     has_part: bool,
     media: Vec<Media>,
@@ -56,6 +58,8 @@ pub(super) enum Target {
     Model,
     Nowhere,
     Prompt,
+    /// The role of a message, which is part of its text.
+    Role,
     Section(Section),
 }
 
@@ -64,7 +68,7 @@ impl Reader {
         Self {
             shape,
             places: Vec::new(),
-            key: Key::default(),
+            key: Short::default(),
             field: Field::Ignored,
             model: Name::default(),
             cache_salt: Name::default(),
@@ -74,6 +78,7 @@ impl Reader {
             sections: Sections::default(),
             prompts: PromptList::default(),
             prompt_fault: None,
+            role: Short::default(),
             has_part: false,
             media: Vec::new(),
             media_hash: None,
@@ -124,6 +129,10 @@ impl Reader {
             Target::Model => self.model.push(text, MODEL_BYTES_MAX),
             Target::Nowhere => {}
             Target::Prompt => self.prompts.push(text),
+            Target::Role => {
+                self.role.push(text);
+                self.sections.push(Section::Messages, text);
+            }
             Target::Section(section) => self.sections.push(section, text),
         }
     }
@@ -152,7 +161,7 @@ impl Reader {
             Target::CacheSalt => self.cache_salt.end(),
             Target::Model => self.model.end(),
             Target::Prompt => self.prompts.close(),
-            Target::Nowhere | Target::Section(_) => {}
+            Target::Nowhere | Target::Role | Target::Section(_) => {}
         }
     }
 
@@ -175,7 +184,7 @@ impl Reader {
             None
         });
         faults.extend(self.prompt_fault);
-        let mut prompts = Vec::new();
+        let (mut prompts, mut group) = (Vec::new(), None);
         if !faults.iter().any(RequestFault::hides_prompts) {
             let ignored = self.prompts.ignored();
             if 0 < ignored {
@@ -183,16 +192,20 @@ impl Reader {
             }
             let origin = seed.origin(model.as_deref(), cache_salt.as_deref());
             prompts = self.prompts.finish(origin);
-            prompts.extend(self.sections.finish(origin));
+            group = prompts.first().and_then(group_of);
+            if let Some((prompt, its_group)) = self.sections.finish(origin) {
+                prompts.push(prompt);
+                group = its_group;
+            }
         }
         Request {
-            group: None,
             shape: Some(self.shape),
             model,
             stream: self.stream,
             output_cap: self.output_cap_preferred.or(self.output_cap_other),
             cache_salt,
             prompts,
+            group,
             media: self.media,
             faults,
         }
@@ -243,13 +256,21 @@ impl Reader {
 
     fn message_value(&mut self, field: Field, token: Token) -> Taking {
         match (field, token) {
-            (Field::Message, Token::Object) => return self.enter(Place::Message),
+            (Field::Message, Token::Object) => {
+                self.role.clear();
+                return self.enter(Place::Message);
+            }
             (Field::Message, _) => self.prompt_fault = Some(RequestFault::PromptOfWrongType),
             (Field::Content, Token::String) => return self.message_text(Mark::Content),
             (Field::Content, Token::Array) => {
                 self.frame(Mark::Content);
                 self.has_part = false;
                 return self.enter(Place::Parts);
+            }
+            (Field::Text(Mark::Role), Token::String) => {
+                self.role.clear();
+                self.frame(Mark::Role);
+                return Taking::Text(Target::Role);
             }
             (Field::Text(mark), Token::String) => return self.message_text(mark),
             (Field::Verbatim(mark), Token::Array | Token::Object) => {
@@ -315,7 +336,12 @@ impl Reader {
 
     fn leave(&mut self, place: Place) {
         match place {
-            Place::Message => self.frame(Mark::End),
+            Place::Message => {
+                self.frame(Mark::End);
+                if self.role.as_bytes() == USER {
+                    self.sections.end_user_message();
+                }
+            }
             Place::Prompts | Place::TokenIds => self.prompts.close(),
             Place::Body(_) | Place::Media(_) | Place::Messages | Place::Part | Place::Parts => {}
         }
@@ -396,3 +422,6 @@ fn no_name(token: Token) -> Name {
 fn wrong_type(token: Token) -> Option<RequestFault> {
     (token != Token::Null).then_some(RequestFault::PromptOfWrongType)
 }
+
+/// The role of the user's messages.
+const USER: &[u8] = b"user";

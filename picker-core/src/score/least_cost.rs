@@ -22,8 +22,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::BlockHash;
 use crate::adapter::AdapterFit;
-use crate::candidate::{Candidate, Context, SHARE_ALONE};
-use crate::pool::BLOCK_TOKENS;
+use crate::candidate::{Candidate, Context, SHARE_ALONE, SHARE_LEAST};
 use crate::score::Score;
 
 /// The parameters of the rule.
@@ -128,10 +127,13 @@ fn overflow_blocks(cx: &Context<'_>, candidate: &Candidate<'_>) -> f64 {
     let Some(capacity) = candidate.capacity_tokens else {
         return 0.0;
     };
-    let tokens = |blocks: usize| blocks as f64 * BLOCK_TOKENS as f64;
+    let tokens = |blocks: usize| blocks as f64 * cx.block_tokens;
     let prompt = cx.prompt_tokens as f64;
-    let answers = (candidate.requests() + 1.0) * cx.output_tokens;
-    let demand = tokens(candidate.pinned) + prompt - tokens(candidate.held.pinned) + answers;
+    let answers = candidate.requests() * cx.output_tokens;
+    // Others have as much in flight for their share as we for ours.
+    let in_flight = tokens(candidate.pinned) / candidate.share().max(SHARE_LEAST) + answers;
+    let own = prompt - tokens(candidate.held.pinned) + cx.output_tokens;
+    let demand = in_flight + own;
     let most = 4.0 * prompt + 2048.0;
     (demand - CAPACITY_FILLED * capacity as f64).clamp(0.0, most) / 16.0
 }
@@ -192,6 +194,7 @@ mod tests {
             candidates: &candidates,
             blocks: 34,
             prompt_tokens: 2176,
+            block_tokens: 64.0,
             output_tokens: 128.0,
             group: None,
         };
@@ -276,6 +279,7 @@ mod tests {
                 candidates: &candidates,
                 blocks: 34,
                 prompt_tokens,
+                block_tokens: 64.0,
                 output_tokens,
                 group,
             };

@@ -3,8 +3,8 @@
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use super::super::lexer::NESTING_MAX;
 use super::*;
+use crate::json::lexer::NESTING_MAX;
 use crate::request::MEDIA_MAX;
 
 #[test]

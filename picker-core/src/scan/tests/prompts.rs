@@ -485,3 +485,53 @@ fn hashes_do_not_change_from_version_to_version() {
         assert_eq!(hash, last, "{hash:#018x} {body}");
     }
 }
+
+#[test]
+fn the_turns_of_a_conversation_are_one_group() {
+    let turns = [
+        ("system", 700),
+        ("user", 300),
+        ("assistant", 500),
+        ("user", 900),
+    ];
+    let turns = turns.map(|(role, len)| message(role, len));
+    let groups: Vec<_> = (1..=4)
+        .map(|count| chat(conversation(&turns[..count])).group)
+        .collect();
+    assert_eq!(groups[1], groups[2]);
+    assert_eq!(groups[1], groups[3]);
+    let request = chat(conversation(&turns));
+    assert_eq!(
+        request.group,
+        Some(blocks(&request)[2]),
+        "1,000 bytes and a little framing"
+    );
+    let other = [&turns[0], &message("user", 310).replace("lorem", "dolor")].map(String::clone);
+    assert_ne!(chat(conversation(&other)).group, groups[1]);
+    assert_eq!(
+        chat(conversation(&turns[1..2])).group,
+        Some(blocks(&chat(conversation(&turns[1..2])))[0])
+    );
+    assert_eq!(chat(conversation(&[message("user", 99)])).group, None);
+}
+
+#[test]
+fn a_role_after_the_content_tells_the_group_all_the_same() {
+    let user = format!("{{\"content\":{},\"role\":\"user\"}}", long("", 600));
+    let request = chat(conversation(&[user, message("assistant", 600)]));
+    assert_eq!(request.group, Some(blocks(&request)[1]));
+}
+
+#[test]
+fn the_group_of_a_plain_prompt_is_its_beginning() {
+    for (len, block) in [
+        (255, None),
+        (256, Some(0)),
+        (8192, Some(31)),
+        (9000, Some(31)),
+    ] {
+        let request = completion(format!("{{\"prompt\":[{},\"x\"]}}", long("a", len)));
+        let first = &request.prompts[0].blocks;
+        assert_eq!(request.group, block.map(|it: usize| first[it]), "{len}");
+    }
+}

@@ -34,12 +34,12 @@ pub(super) struct Ours {
 impl Ours {
     /// The rule that is the default.
     pub(super) fn least_cost(dice: Dice, workers: usize) -> Self {
-        Self::new(Profile::least_cost(), dice, workers)
+        Self::new(Profile::default(), dice, workers)
     }
 
     /// The reference picker's scorers and weights for prefixes.
     pub(super) fn compatible(dice: Dice, workers: usize) -> Self {
-        Self::new(Profile::default(), dice, workers)
+        Self::new(Profile::compatible(), dice, workers)
     }
 
     fn new(profile: Profile, dice: Dice, workers: usize) -> Self {
@@ -154,12 +154,15 @@ impl Policy for Ours {
         }
     }
 
-    fn done(&mut self, job: &Job, _pod: usize, _cached_tokens: Option<usize>, now: Duration) {
+    fn done(&mut self, job: &Job, _pod: usize, cached_tokens: Option<usize>, now: Duration) {
         if let Some((worker, mut ticket)) = self.tickets.remove(&job.id)
             && let Some((pool, _)) = self.workers.get_mut(worker)
         {
+            let tokens = |count: usize| u32::try_from(count).ok();
             let answered = Answered {
-                output_tokens: u32::try_from(job.output_tokens()).ok(),
+                output_tokens: tokens(job.output_tokens()),
+                prompt_tokens: tokens(job.prompt.len()),
+                cached_tokens: cached_tokens.and_then(tokens),
             };
             pool.on_done(&self.shared, &mut ticket, answered, timestamp(now));
         }

@@ -7,12 +7,13 @@
 
 use super::number::{Number, Read};
 use super::search::{next_integer, without_blanks};
+use super::skip::Skip;
 use super::text::Text;
 
 /// A step through a JSON document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Token {
-    /// A list begins. May be followed by [`Lexer::rest`].
+pub(crate) enum Token {
+    /// A list begins. May be followed by [`Lexer::rest`] or [`Lexer::skip`].
     Array,
     /// A list or an object ends.
     End,
@@ -24,7 +25,7 @@ pub(super) enum Token {
     Null,
     /// A number; with its value when it is a non-negative integer below 2^64.
     Number(Option<u64>),
-    /// An object begins. May be followed by [`Lexer::rest`].
+    /// An object begins. May be followed by [`Lexer::rest`] or [`Lexer::skip`].
     Object,
     /// A string begins. Has to be followed by [`Lexer::text`].
     String,
@@ -34,7 +35,7 @@ pub(super) enum Token {
 
 /// Why the bytes are no JSON object that is read here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum LexerFault {
+pub(crate) enum LexerFault {
     Malformed,
     NotAnObject,
     TooDeep,
@@ -46,7 +47,7 @@ pub(super) enum LexerFault {
 /// The methods take bytes from the front of `input`. They stop at the end of the chunk, and go on
 /// with the next, or for good at the first [`fault`](Self::fault), before the byte at fault.
 #[derive(Default)]
-pub(super) struct Lexer {
+pub(crate) struct Lexer {
     expect: Expect,
     /// Open brackets, the innermost in the lowest bit: 1 is an object, 0 a list.
     objects: u128,
@@ -57,6 +58,7 @@ pub(super) struct Lexer {
     /// What the word means.
     word_token: Option<Token>,
     text: Text,
+    skip: Skip,
     fault: Option<LexerFault>,
     byte_order_mark: bool,
 }
@@ -85,7 +87,7 @@ enum Expect {
 impl Lexer {
     /// Reads up to the next token; `None` at the end of the chunk and at a fault.
     #[inline]
-    pub(super) fn next(&mut self, input: &mut &[u8]) -> Option<Token> {
+    pub(crate) fn next(&mut self, input: &mut &[u8]) -> Option<Token> {
         loop {
             self.skip_blanks(input);
             let token = self.step(input);
@@ -99,7 +101,7 @@ impl Lexer {
     ///
     /// `true` once it has ended; until then call again with the next chunk.
     #[inline]
-    pub(super) fn text(&mut self, input: &mut &[u8], mut out: impl FnMut(&[u8])) -> bool {
+    pub(crate) fn text(&mut self, input: &mut &[u8], mut out: impl FnMut(&[u8])) -> bool {
         let Ok(has_ended) = self.text.read(input, &mut out) else {
             self.fault = Some(LexerFault::Malformed);
             return false;
@@ -118,7 +120,7 @@ impl Lexer {
     ///
     /// `depth` is [`depth`](Self::depth) right after the opening bracket. `true` once it has
     /// ended; until then call again with the next chunk.
-    pub(super) fn rest(
+    pub(crate) fn rest(
         &mut self,
         input: &mut &[u8],
         depth: u32,
@@ -144,11 +146,23 @@ impl Lexer {
         }
     }
 
+    /// Steps over the rest of the list or object that has begun, however deep, and does not check
+    /// what is in it.
+    ///
+    /// `true` once it has ended; until then call again with the next chunk.
+    pub(crate) fn skip(&mut self, input: &mut &[u8]) -> bool {
+        let has_ended = self.skip.read(input);
+        if has_ended {
+            self.close();
+        }
+        has_ended
+    }
+
     /// Hands `out` the integers that follow in a list, after one was read, while all is plain: a
     /// comma, at most nine digits, and the byte after them in the same chunk.
     ///
     /// What is not plain is left to [`next`](Self::next).
-    pub(super) fn integers(&mut self, input: &mut &[u8], mut out: impl FnMut(u32)) {
+    pub(crate) fn integers(&mut self, input: &mut &[u8], mut out: impl FnMut(u32)) {
         if self.expect != Expect::CommaOrEnd {
             return;
         }
@@ -159,23 +173,23 @@ impl Lexer {
     }
 
     /// How many brackets are open.
-    pub(super) fn depth(&self) -> u32 {
+    pub(crate) fn depth(&self) -> u32 {
         self.depth
     }
 
     /// What is wrong with the bytes, as soon as something is.
     #[inline]
-    pub(super) fn fault(&self) -> Option<LexerFault> {
+    pub(crate) fn fault(&self) -> Option<LexerFault> {
         self.fault
     }
 
     /// Whether the document began with a byte order mark, which JSON does not allow.
-    pub(super) fn has_byte_order_mark(&self) -> bool {
+    pub(crate) fn has_byte_order_mark(&self) -> bool {
         self.byte_order_mark
     }
 
     /// Whether the object is complete.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.expect == Expect::Nothing && self.fault.is_none()
     }
 
@@ -367,4 +381,4 @@ fn taken<'a>(run: &'a [u8], rest: &[u8]) -> &'a [u8] {
 ///
 /// Bodies in use stay below 30, tool schemas included; the bits of the open brackets fill one
 /// `u128`.
-pub(super) const NESTING_MAX: u32 = u128::BITS;
+pub(crate) const NESTING_MAX: u32 = u128::BITS;

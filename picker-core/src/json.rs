@@ -1,0 +1,8 @@
+//! JSON in pieces, for bodies that arrive in chunks cut anywhere.
+
+pub(crate) mod lexer;
+mod number;
+mod search;
+pub(crate) mod short;
+mod skip;
+mod text;
