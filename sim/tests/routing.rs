@@ -1,5 +1,6 @@
 //! Routers on whole workloads: figures that an independent model of the same pods gave.
 
+use std::panic::resume_unwind;
 use std::thread;
 
 use sim::routing::case::{Case, Row, Source};
@@ -12,6 +13,7 @@ fn run(scenario: Scenario, policy: PolicyKind, workers: usize, seeds: u64) -> Ve
         source: Source::Scenario(scenario),
         policy,
         workers,
+        rule: picker_core::LeastCost::DEFAULT,
         concurrency: None,
         seed,
     };
@@ -19,7 +21,10 @@ fn run(scenario: Scenario, policy: PolicyKind, workers: usize, seeds: u64) -> Ve
         let runs: Vec<_> = (0..seeds)
             .map(|seed| scope.spawn(move || case(seed).run()))
             .collect();
-        runs.into_iter().map(|run| run.join().unwrap()).collect()
+        let joined = runs.into_iter().map(thread::ScopedJoinHandle::join);
+        joined
+            .map(|row| row.unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
     })
 }
 
