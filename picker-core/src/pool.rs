@@ -259,10 +259,15 @@ impl Pool {
         self.rewrite_row(shared, now);
         self.learn(ticket.bytes, answered);
         let output = answered.output_tokens.unwrap_or(0);
+        let cached_blocks = answered
+            .cached_tokens
+            .filter(|_| ticket.placed.len() == 1)
+            .map(|tokens| (f64::from(tokens) / self.block_tokens()) as u32);
         for placed in core::mem::take(&mut ticket.placed) {
             let done = Done {
                 placed,
                 output_blocks: (f64::from(output) / self.block_tokens()) as u32,
+                cached_blocks,
             };
             self.append(shared, |_| Entry::Done(done));
         }

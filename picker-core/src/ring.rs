@@ -42,6 +42,8 @@ pub struct Done {
     pub placed: u64,
     /// Blocks that the output has filled behind the prompt.
     pub output_blocks: u32,
+    /// Leading blocks of the prompt that the endpoint said its cache held.
+    pub cached_blocks: Option<u32>,
 }
 
 /// A prompt was sent to an endpoint.
@@ -179,6 +181,7 @@ fn encode(sequence: u64, entry: &Entry, out: &mut Vec<u8>) {
             writer.u8(KIND_DONE);
             writer.u64(done.placed);
             writer.u32(done.output_blocks);
+            writer.count(done.cached_blocks.map(u64::from));
         }
     }
 }
@@ -202,6 +205,9 @@ fn decode_entry(mut reader: Reader<'_>) -> Option<Entry> {
             Some(Entry::Done(Done {
                 placed,
                 output_blocks: reader.u32()?,
+                cached_blocks: reader
+                    .count()?
+                    .and_then(|blocks| u32::try_from(blocks).ok()),
             }))
         }
         KIND_JUDGED => Some(Entry::Judged(Judged {
@@ -290,6 +296,7 @@ mod tests {
         let done = Entry::Done(Done {
             placed: 1,
             output_blocks: 7,
+            cached_blocks: Some(3),
         });
         read_all(&mut writer, &shared);
         assert_eq!(writer.append(&shared, &done), Some(2));

@@ -4,6 +4,9 @@
 //! prompt while it is in flight. When it ends, its output takes its room behind the prompt, and its runs become the
 //! most recent ones, the head last. When room is needed, the oldest run that nobody pins loses blocks from its end.
 //! So the tail is forgotten before the head, and nothing in use is forgotten: what vLLM's block pool does.
+//!
+//! When an endpoint says that it held less of a prompt than its twin, it has forgotten the rest, and so everything that
+//! was used before the rest was used last. The twin then forgets that too, so wrong beliefs and a wrong size both heal.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -51,6 +54,14 @@ struct Pin {
     adapter: Option<u64>,
     /// The last run of the prompt; `None` when it has no block.
     run: Option<RunId>,
+    /// What was held of the prompt when it was placed.
+    found: Vec<Found>,
+}
+
+/// A stretch of held blocks: where it ends in the prompt, and when it had been used last.
+struct Found {
+    end: usize,
+    used: u64,
 }
 
 impl Twins {
@@ -75,6 +86,7 @@ impl Twins {
                 &Done {
                     placed,
                     output_blocks: 0,
+                    cached_blocks: None,
                 },
             );
         }
@@ -156,7 +168,8 @@ impl Twins {
         if let Some(adapter) = adapter {
             twin.adapters.begin(adapter);
         }
-        let run = twin.place(placed);
+        let found = twin.found(placed);
+        let run = twin.place(sequence, placed);
         let unlinked = run.is_none() && placed.depth > 0;
         if run.is_some() || adapter.is_some() {
             self.pins.insert(
@@ -166,6 +179,7 @@ impl Twins {
                     owner,
                     adapter,
                     run,
+                    found,
                 },
             );
         }
@@ -189,7 +203,8 @@ impl Twins {
                 .map(name)
                 .collect();
             if let Some(run) = pin.run {
-                twin.finish(run, &output);
+                twin.finish(sequence, run, &output);
+                twin.believe(&pin.found, done.cached_blocks);
             }
             if let Some(adapter) = pin.adapter {
                 twin.adapters.end(adapter);
@@ -245,6 +260,8 @@ struct Run {
     children: u32,
     /// How many prompts in flight use this run, which is then used to its end.
     pins: u32,
+    /// The ring entry that touched it last.
+    used: u64,
     blocks: Vec<BlockHash>,
 }
 
@@ -288,8 +305,29 @@ impl Twin {
         held
     }
 
+    /// What is held of the placed prompt, the first stretch first.
+    fn found(&self, placed: &Placed) -> Vec<Found> {
+        let mut found = Vec::new();
+        let mut end = placed.depth as usize;
+        let last = placed
+            .parent
+            .and_then(|block| self.run_of.get(&block))
+            .copied();
+        let mut next = last.and_then(|run| self.runs.peek(&run));
+        while let Some(run) = next {
+            found.push(Found {
+                end,
+                used: run.used,
+            });
+            end = run.depth;
+            next = run.parent.and_then(|run| self.runs.peek(&run));
+        }
+        found.reverse();
+        found
+    }
+
     /// Takes in and pins the placed prompt; its last run, or `None` when its parent is not held.
-    fn place(&mut self, placed: &Placed) -> Option<RunId> {
+    fn place(&mut self, sequence: u64, placed: &Placed) -> Option<RunId> {
         let depth = placed.depth as usize;
         let parent = match placed.parent {
             None => None,
@@ -297,7 +335,7 @@ impl Twin {
         };
         let new = self.blocks_not_held(&placed.blocks);
         let last = self.extend(parent, depth, new)?;
-        for run in self.touch(last) {
+        for run in self.touch(sequence, last) {
             if let Some(run) = self.runs.peek_mut(&run) {
                 self.pinned += if run.pins == 0 { run.blocks.len() } else { 0 };
                 run.pins = run.pins.saturating_add(1);
@@ -308,18 +346,58 @@ impl Twin {
     }
 
     /// Lets go of a prompt that ended with `last`, and puts its output behind it.
-    fn finish(&mut self, last: RunId, output: &[BlockHash]) {
+    fn finish(&mut self, sequence: u64, last: RunId, output: &[BlockHash]) {
         let depth = self
             .runs
             .peek(&last)
             .map_or(0, |run| run.depth + run.blocks.len());
         let tail = self.extend(Some(last), depth, output);
-        for id in tail.map_or_else(Vec::new, |tail| self.touch(tail)) {
+        for id in tail.map_or_else(Vec::new, |tail| self.touch(sequence, tail)) {
             if Some(id) != tail || tail == Some(last) {
                 self.unpin(id);
             }
         }
         self.evict();
+    }
+
+    /// Forgets what an endpoint cannot hold any more that held only `cached` blocks of what was `found`.
+    ///
+    /// A block more or less is rounding, for hash blocks and the engine's are cut differently.
+    fn believe(&mut self, found: &[Found], cached: Option<u32>) {
+        let Some(cached) = cached.map(|cached| cached as usize) else {
+            return;
+        };
+        let lost = found
+            .iter()
+            .find(|stretch| stretch.end > cached + ROUNDING_BLOCKS);
+        let Some(Found { used, .. }) = lost else {
+            return;
+        };
+        while let Some((&id, run)) = self.runs.peek_lru()
+            && run.used <= *used
+            && run.pins == 0
+            && run.children == 0
+        {
+            self.forget_from(id, 0);
+        }
+    }
+
+    /// Forgets the blocks of a run from place `kept` on; a run without any goes.
+    fn forget_from(&mut self, id: RunId, kept: usize) {
+        let Some(run) = self.runs.peek_mut(&id) else {
+            return;
+        };
+        for block in run.blocks.drain(kept.min(run.blocks.len())..) {
+            self.run_of.remove(&block);
+            self.blocks -= 1;
+        }
+        if kept > 0 {
+            return;
+        }
+        let parent = self.runs.pop(&id).and_then(|run| run.parent);
+        if let Some(parent) = parent.and_then(|parent| self.runs.peek_mut(&parent)) {
+            parent.children -= 1;
+        }
     }
 
     fn unpin(&mut self, id: RunId) {
@@ -332,13 +410,16 @@ impl Twin {
     }
 
     /// Makes `last` and all runs before it the most recent, the first one last; gives them in that order.
-    fn touch(&mut self, last: RunId) -> Vec<RunId> {
+    fn touch(&mut self, sequence: u64, last: RunId) -> Vec<RunId> {
         let mut touched = Vec::new();
         let mut next = Some(last);
         while let Some(run) = next {
             self.runs.promote(&run);
             touched.push(run);
-            next = self.runs.peek(&run).and_then(|run| run.parent);
+            next = self.runs.peek_mut(&run).and_then(|run| {
+                run.used = sequence;
+                run.parent
+            });
         }
         touched
     }
@@ -358,7 +439,7 @@ impl Twin {
         // pins it uses it to its end, so the head has the same pins.
         let rest = tail.blocks.split_off(kept);
         let blocks = core::mem::replace(&mut tail.blocks, rest);
-        let (depth, parent, pins) = (tail.depth, tail.parent, tail.pins);
+        let (depth, parent, pins, used) = (tail.depth, tail.parent, tail.pins, tail.used);
         tail.depth += kept;
         let head_id = self.next_run;
         tail.parent = Some(head_id);
@@ -367,6 +448,7 @@ impl Twin {
             parent,
             children: 1,
             pins,
+            used,
             blocks,
         });
         Some(head_id)
@@ -403,6 +485,7 @@ impl Twin {
             parent,
             children: 0,
             pins: 0,
+            used: 0,
             blocks: new.to_vec(),
         }))
     }
@@ -433,17 +516,7 @@ impl Twin {
                 continue;
             }
             let kept = run.blocks.len().saturating_sub(self.blocks - self.capacity);
-            for block in run.blocks.drain(kept..) {
-                self.run_of.remove(&block);
-                self.blocks -= 1;
-            }
-            if kept > 0 {
-                return;
-            }
-            let parent = self.runs.pop(&id).and_then(|run| run.parent);
-            if let Some(parent) = parent.and_then(|parent| self.runs.peek_mut(&parent)) {
-                parent.children -= 1;
-            }
+            self.forget_from(id, kept);
         }
     }
 }
@@ -470,6 +543,9 @@ fn common_length(held: &[BlockHash], wanted: &[BlockHash]) -> usize {
 /// Blocks taken to fit in an endpoint that does not tell its capacity: 400,000 tokens, about what one H100 with an 8B
 /// model has room for.
 const CAPACITY_BLOCKS_UNKNOWN: usize = 400_000 / 64;
+
+/// By how much an endpoint may have held less than its twin without having forgotten anything.
+const ROUNDING_BLOCKS: usize = 2;
 
 /// Blocks of output that one request can leave behind; more than any engine's longest context.
 const OUTPUT_BLOCKS_MAX: u32 = 1 << 15;

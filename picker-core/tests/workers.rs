@@ -80,9 +80,11 @@ fn replicas_that_append_at_once_end_up_the_same() {
                             Entry::Placed(place(twins))
                         }),
                         Some(placed) => {
+                            let cached_blocks = Some(draws.below(12));
                             let done = Done {
                                 placed,
                                 output_blocks,
+                                cached_blocks,
                             };
                             append(shared, &mut ring, &mut index, |_| Entry::Done(done));
                             continue;

@@ -83,9 +83,14 @@ impl Real {
     }
 
     fn finish(&mut self, placed: u64, output_blocks: u32) -> u64 {
+        self.finish_telling(placed, output_blocks, None)
+    }
+
+    fn finish_telling(&mut self, placed: u64, output_blocks: u32, cached: Option<u32>) -> u64 {
         self.apply(Entry::Done(Done {
             placed,
             output_blocks,
+            cached_blocks: cached,
         }))
     }
 
@@ -273,4 +278,48 @@ fn it_agrees_with_a_naive_block_lru() {
             assert_eq!(found, wanted, "seed {seed} step {step} capacity {capacity}");
         }
     }
+}
+
+#[test]
+fn what_was_used_before_something_forgotten_is_forgotten_too() {
+    let mut real = Real::with_capacity(1000);
+    let prompt = |seed: u64| chain(&[seed, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    (1..=9).for_each(|seed| real.serve(&prompt(seed)));
+    let placed = real.place(&prompt(4));
+    real.finish_telling(placed, 0, Some(0));
+    let held: Vec<u64> = (1..=9)
+        .filter(|seed| real.matched(&prompt(*seed)) == 10)
+        .collect();
+    assert_eq!(
+        held,
+        [4, 5, 6, 7, 8, 9],
+        "it holds 4 again, and what was used after 4 was"
+    );
+    let placed = real.place(&prompt(9));
+    real.finish_telling(placed, 0, Some(8));
+    assert_eq!(real.matched(&prompt(5)), 10, "two blocks less are rounding");
+}
+
+#[test]
+fn only_the_stretch_that_was_forgotten_tells_the_age() {
+    let mut real = Real::with_capacity(1000);
+    let system = [1, 2, 3, 4, 5, 6];
+    let turn = |seed: u64| chain(&[&system[..], &[seed, 8, 9, 10, 11]].concat());
+    real.serve(&turn(100));
+    real.serve(&chain(&[7, 7, 7, 7]));
+    real.serve(&turn(200));
+    let placed = real.place(&turn(100));
+    real.finish_telling(placed, 0, Some(6));
+    assert_eq!(
+        real.matched(&chain(&[7, 7, 7, 7])),
+        4,
+        "it was used after the turn that is gone"
+    );
+    let placed = real.place(&turn(200));
+    real.finish_telling(placed, 0, Some(0));
+    assert_eq!(
+        real.matched(&chain(&[7, 7, 7, 7])),
+        0,
+        "even the system prompt was gone"
+    );
 }
