@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use picker_core::LeastCost;
+
 use super::driver;
 use super::policies::PolicyKind;
 use super::scenario::{Scenario, Setup};
@@ -17,6 +19,8 @@ pub struct Case {
     pub policy: PolicyKind,
     /// Workers of each Envoy, for our own picker; any other is one process.
     pub workers: usize,
+    /// The parameters of our own rule.
+    pub rule: LeastCost,
     /// Clients of a closed loop or users of a chat, instead of the scenario's own number.
     pub concurrency: Option<usize>,
     /// The same seed gives the same figures.
@@ -53,7 +57,11 @@ impl Case {
             Source::Trace(trace) => trace.setup(self.seed),
         };
         let (pods, envoys) = (setup.pods.len(), setup.envoys);
-        let summary = driver::run(setup, self.policy, self.workers, self.seed);
+        let summary = driver::run(
+            setup,
+            &|seed| self.policy.start(seed, self.workers, self.rule),
+            self.seed,
+        );
         Row {
             case: self,
             pods,

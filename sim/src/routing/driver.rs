@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use super::dice::Dice;
 use super::job::{Job, Planned};
-use super::policies::{Fleet, Policy, PolicyKind, Seen, TICK};
+use super::policies::{Fleet, Policy, Seen, TICK};
 use super::scenario::{Change, Setup};
 use super::summary::{Record, Summary};
 use super::workload::Workload;
 use crate::profile::Profile;
 use crate::virtual_server::{Outcome, OutcomeKind, VirtualServer};
 
-/// Runs `setup` to its end behind routers of one kind, each with so many workers.
-pub fn run(setup: Setup, policy: PolicyKind, workers: usize, seed: u64) -> Summary {
-    let mut driver = Driver::new(setup, policy, workers, seed);
+/// Runs `setup` to its end behind the routers that `start` makes, each from a seed of its own.
+pub fn run(setup: Setup, start: &dyn Fn(u64) -> Box<dyn Policy>, seed: u64) -> Summary {
+    let mut driver = Driver::new(setup, start, seed);
     driver.poison();
     driver.run();
     driver.summary()
@@ -70,9 +70,9 @@ enum Event {
 }
 
 impl Driver {
-    fn new(setup: Setup, policy: PolicyKind, workers: usize, seed: u64) -> Self {
+    fn new(setup: Setup, start: &dyn Fn(u64) -> Box<dyn Policy>, seed: u64) -> Self {
         let routers = (0..setup.envoys.max(1)).map(|router| Router {
-            policy: policy.start(seed.wrapping_mul(ROUTERS) + router as u64, workers),
+            policy: start(seed.wrapping_mul(ROUTERS) + router as u64),
             seen: Vec::new(),
         });
         let mut driver = Self {

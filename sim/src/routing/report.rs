@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
+use picker_core::LeastCost;
 use serde_json::{Value, json};
 
 use super::case::Row;
+use super::policies::PolicyKind;
 use super::summary::{Summary, mean};
 
 /// Runs that differ in the seed only.
@@ -48,7 +50,7 @@ pub fn groups(rows: &[Row]) -> Vec<(Situation, Vec<Group<'_>>)> {
 }
 
 impl Group<'_> {
-    /// The name of the policy, with the workers when there are several.
+    /// The name of the policy, with its parameters when they are not the usual ones and the workers when there are several.
     pub fn name(&self) -> String {
         let Some(row) = self.rows.first() else {
             return String::new();
@@ -58,10 +60,20 @@ impl Group<'_> {
         } else {
             ""
         };
-        match row.case.workers {
-            1 => format!("{}{events}", row.case.policy.name()),
-            workers => format!("{}, {workers} workers{events}", row.case.policy.name()),
+        let mut name = row.case.policy.name().to_owned();
+        if row.case.rule != LeastCost::DEFAULT && row.case.policy == PolicyKind::LeastCost {
+            let LeastCost {
+                base_tokens,
+                overflow_weight,
+                backlog_weight,
+            } = row.case.rule;
+            let _ = write!(name, " {base_tokens}/{overflow_weight}/{backlog_weight}");
         }
+        if row.case.workers > 1 {
+            let _ = write!(name, ", {} workers", row.case.workers);
+        }
+        name.push_str(events);
+        name
     }
 
     /// The mean of a figure over the seeds.
@@ -83,7 +95,9 @@ impl Group<'_> {
 
     fn is_of(&self, row: &Row) -> bool {
         self.rows.first().is_some_and(|first| {
-            first.case.policy == row.case.policy && first.case.workers == row.case.workers
+            first.case.policy == row.case.policy
+                && first.case.workers == row.case.workers
+                && first.case.rule == row.case.rule
         })
     }
 
@@ -175,6 +189,18 @@ pub fn json(rows: &[Row]) -> Value {
 
 fn json_row(row: &Row) -> Value {
     let summary = &row.summary;
+    let LeastCost {
+        base_tokens,
+        overflow_weight,
+        backlog_weight,
+    } = row.case.rule;
+    let rule = (row.case.policy == PolicyKind::LeastCost).then(|| {
+        json!({
+            "base_tokens": base_tokens,
+            "overflow_weight": overflow_weight,
+            "backlog_weight": backlog_weight,
+        })
+    });
     json!({
         "scenario": row.case.source.name(),
         "policy": row.case.policy.name(),
@@ -195,6 +221,7 @@ fn json_row(row: &Row) -> Value {
         "e2e_ms_mean": rounded(summary.e2e_mean, 1),
         "e2e_ms_p99": rounded(summary.e2e_p99, 1),
         "preemptions": summary.preemptions,
+        "rule": rule,
         "requests_by_pod": summary.by_pod,
     })
 }

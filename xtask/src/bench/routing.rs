@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use picker_core::LeastCost;
 use sim::routing::case::{Case, Row, Source};
 use sim::routing::plot;
 use sim::routing::policies::PolicyKind;
@@ -55,6 +56,10 @@ pub struct RoutingArguments {
     /// Pods that serve a trace
     #[arg(long, value_name = "N", default_value_t = 8, requires = "trace")]
     pods: usize,
+    /// Parameters of least-cost: base tokens, overflow weight and backlog weight, as 512/48/4;
+    /// several sets are separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rule)]
+    rule: Vec<LeastCost>,
     /// Write every run to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -109,26 +114,40 @@ fn cases(arguments: &RoutingArguments) -> Result<Vec<Case>> {
     for source in sources(arguments)? {
         for &concurrency in &concurrencies {
             for &policy in policies {
-                // Any other router is one process, whatever the workers of an Envoy.
-                let workers = if policy.is_ours() {
-                    arguments.workers.as_slice()
-                } else {
-                    &[1]
-                };
-                for &workers in workers {
-                    let seeds = arguments.first_seed..arguments.first_seed + arguments.seeds;
-                    cases.extend(seeds.map(|seed| Case {
-                        source: source.clone(),
-                        policy,
-                        workers,
-                        concurrency,
-                        seed,
-                    }));
-                }
+                let variants = variants(arguments, policy).into_iter();
+                cases.extend(variants.map(|(workers, rule, seed)| Case {
+                    source: source.clone(),
+                    policy,
+                    workers,
+                    rule,
+                    concurrency,
+                    seed,
+                }));
             }
         }
     }
     Ok(cases)
+}
+
+/// The workers, parameters and seeds that a policy is run with.
+fn variants(arguments: &RoutingArguments, policy: PolicyKind) -> Vec<(usize, LeastCost, u64)> {
+    // Any other router is one process, whatever the workers of an Envoy.
+    let workers = match arguments.workers.as_slice() {
+        workers if policy.is_ours() => workers,
+        _ => &[1],
+    };
+    let rules = match arguments.rule.as_slice() {
+        rules if policy == PolicyKind::LeastCost && !rules.is_empty() => rules,
+        _ => &[LeastCost::DEFAULT],
+    };
+    let mut variants = Vec::new();
+    for &workers in workers {
+        for &rule in rules {
+            let seeds = arguments.first_seed..arguments.first_seed + arguments.seeds;
+            variants.extend(seeds.map(|seed| (workers, rule, seed)));
+        }
+    }
+    variants
 }
 
 fn sources(arguments: &RoutingArguments) -> Result<Vec<Source>> {
@@ -181,6 +200,18 @@ fn show_progress(done: usize, all: usize, begun: Instant) {
         );
     } else if ends || done.is_multiple_of(PROGRESS_RUNS) {
         eprintln!("{done} of {all} runs, {seconds:.0} s");
+    }
+}
+
+fn rule(text: &str) -> Result<LeastCost, String> {
+    let numbers: Option<Vec<f64>> = text.split('/').map(|it| it.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some(&[base_tokens, overflow_weight, backlog_weight]) => Ok(LeastCost {
+            base_tokens,
+            overflow_weight,
+            backlog_weight,
+        }),
+        _ => Err("give three numbers, as 512/48/4".to_owned()),
     }
 }
 

@@ -11,6 +11,8 @@ mod simple;
 use std::str::FromStr;
 use std::time::Duration;
 
+use picker_core::LeastCost;
+
 use super::dice::Dice;
 use super::job::Job;
 use crate::engine::Counters;
@@ -165,10 +167,12 @@ impl PolicyKind {
     }
 
     /// A router that has seen nothing yet, for an Envoy with so many `workers`.
-    pub fn start(self, seed: u64, workers: usize) -> Box<dyn Policy> {
+    ///
+    /// `rule` are the parameters of our own rule; the others have theirs.
+    pub fn start(self, seed: u64, workers: usize, rule: LeastCost) -> Box<dyn Policy> {
         let dice = Dice::new(seed, POLICY_STREAM);
         match self {
-            Self::LeastCost => Box::new(ours::Ours::least_cost(dice, workers)),
+            Self::LeastCost => Box::new(ours::Ours::least_cost(dice, workers, rule)),
             Self::Compatible => Box::new(ours::Ours::compatible(dice, workers)),
             Self::RoundRobin => Box::new(simple::RoundRobin::default()),
             Self::Random => Box::new(simple::Random(dice)),

@@ -8,9 +8,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use picker_core::{
-    Address, Answer, Answered, BlockHash, Draws, LocalData, Pool, PoolConfig, PoolOptions, Profile,
-    Prompt, Request, Role, Scraper, Snapshot, Span, Ticket, Timestamp, Verdict, parse_config,
-    publish, stored,
+    Address, Answer, Answered, BlockHash, Draws, LeastCost, LocalData, Pool, PoolConfig,
+    PoolOptions, Profile, Prompt, Request, Role, ScorerKind, Scraper, Snapshot, Span, Ticket,
+    Timestamp, Verdict, WeightedScorer, parse_config, publish, stored,
 };
 
 use super::{Dice, Fleet, Job, Policy, Seen};
@@ -33,8 +33,15 @@ pub(super) struct Ours {
 
 impl Ours {
     /// The rule that is the default.
-    pub(super) fn least_cost(dice: Dice, workers: usize) -> Self {
-        Self::new(Profile::default(), dice, workers)
+    pub(super) fn least_cost(dice: Dice, workers: usize, rule: LeastCost) -> Self {
+        let profile = Profile {
+            scorers: vec![WeightedScorer {
+                scorer: ScorerKind::LeastCost(rule),
+                weight: 1.0,
+            }],
+            ..Profile::default()
+        };
+        Self::new(profile, dice, workers)
     }
 
     /// The reference picker's scorers and weights for prefixes.

@@ -36,7 +36,7 @@ impl Bench {
             ..Seen::default()
         };
         let mut bench = Self {
-            policy: kind.start(1, 1),
+            policy: kind.start(1, 1, LeastCost::DEFAULT),
             listed: (0..pods).collect(),
             pods: vec![seen; pods],
             servers: (0..pods).map(|_| VirtualServer::new(&profile)).collect(),
