@@ -21,6 +21,16 @@
 //! The next turn of a conversation appends messages and so begins with all full blocks of the
 //! turn before.
 //!
+//! Other APIs add to that:
+//! - *System*: `system` of the Anthropic API and `instructions` of the Responses API stand between
+//!   tools and messages; the blocks of a list are one text.
+//! - *Blocks and items*: calls of tools, what these gave, and thoughts are texts of a message like
+//!   those above, each after its mark.
+//! - *Previous*: `previous_response_id` stands before all else, for what it names is not known here.
+//! - *Query*: what a server puts before each document to sort stands before each of these prompts.
+//!
+//! A request that leaves nothing in a server's cache has prompts without blocks.
+//!
 //! Strings are hashed unescaped, so it does not matter how a client escapes. The text of a
 //! completion is its string. Token ids are hashed as little-endian `u32`, 64 in a block.
 //!
@@ -30,6 +40,7 @@
 //! [lexer]: crate::json
 //! [mark]: fields::Mark
 
+mod billing;
 mod fields;
 #[cfg(test)]
 mod naive;

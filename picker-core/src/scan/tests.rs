@@ -15,6 +15,7 @@ mod generate;
 mod json;
 mod limits;
 mod prompts;
+mod shapes;
 mod twin;
 
 fn scan<'a>(shape: Shape, chunks: impl IntoIterator<Item = &'a [u8]>) -> Request {
