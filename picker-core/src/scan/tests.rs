@@ -11,6 +11,7 @@ use crate::block::{BLOCK_BYTES, BlockHash, PROMPT_BLOCKS_MAX};
 use crate::request::MediaKind;
 use Shape::{ChatCompletions, Completions};
 
+mod form;
 mod generate;
 mod json;
 mod limits;
