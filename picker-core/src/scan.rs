@@ -106,6 +106,11 @@ impl RequestScanner {
         }
     }
 
+    /// The API whose body this is.
+    pub fn shape(&self) -> Shape {
+        self.reader.shape()
+    }
+
     /// Bytes pushed so far.
     pub fn bytes(&self) -> u64 {
         self.form.as_ref().map_or(self.bytes, |form| form.bytes())

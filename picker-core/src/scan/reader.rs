@@ -100,6 +100,10 @@ impl Reader {
         }
     }
 
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
     /// Takes a token and says how to go on.
     pub(super) fn token(&mut self, token: Token) -> Taking {
         let Some(&place) = self.places.last() else {
