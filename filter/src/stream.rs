@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use picker_core::{
     Answered, Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request,
-    RequestScanner, ResponseKind, ResponseReader, Stat, Ticket, Verdict,
+    RequestScanner, ResponseKind, ResponseReader, Shape, Stat, Ticket, Verdict,
 };
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -69,7 +69,7 @@ impl HttpContext for Stream {
         match course {
             Course::Pass => Action::Continue,
             Course::Decide(pool) => self.decide(pool, &Request::bodiless()),
-            Course::Refuse(pool, refusal) => self.refuse(pool, refusal),
+            Course::Refuse(pool, refusal, shape) => self.refuse(pool, refusal, shape),
             Course::Read(pool, shape) => {
                 let scanner = RequestScanner::new(shape);
                 self.phase = Phase::Reading(Box::new(Reading {
@@ -92,7 +92,8 @@ impl HttpContext for Stream {
             .limits
             .request_body_bytes;
         if size as u64 > limit {
-            return self.refuse(pool, Refusal::BodyTooLarge { limit });
+            let shape = reading.scanner.shape();
+            return self.refuse(pool, Refusal::BodyTooLarge { limit }, Some(shape));
         }
         if size > reading.read {
             let chunk = host::buffer(Buffer::RequestBody, reading.read, size - reading.read);
@@ -206,7 +207,7 @@ impl Stream {
                 let closed =
                     self.worker.borrow().config.pools[index].failure_mode == FailureMode::Closed;
                 if closed {
-                    return self.refuse(index, refusal);
+                    return self.refuse(index, refusal, request.shape);
                 }
                 let worker = &mut *self.worker.borrow_mut();
                 worker.pools[index].stats.add(Stat::FailedOpen, 1);
@@ -255,7 +256,7 @@ impl Stream {
         Action::Continue
     }
 
-    fn refuse(&mut self, index: usize, refusal: Refusal) -> Action {
+    fn refuse(&mut self, index: usize, refusal: Refusal, shape: Option<Shape>) -> Action {
         self.phase = Phase::Passing;
         let worker = &mut *self.worker.borrow_mut();
         let pool = &mut worker.pools[index];
@@ -267,7 +268,7 @@ impl Stream {
         );
         let headers = [("content-type", "application/json"), (REASON, reason)];
         let details = format!("picker_{}", reason.replace('-', "_"));
-        if host::reply(refusal.status(), &details, &headers, &refusal.body()).is_err() {
+        if host::reply(refusal.status(), &details, &headers, &refusal.body(shape)).is_err() {
             log::error!("picker: the host did not take our answer; the route decides");
             return Action::Continue;
         }

@@ -36,6 +36,7 @@ pub(crate) struct BlockHasher {
 }
 
 /// The content hashes of a text that has ended.
+#[derive(Clone)]
 pub(crate) struct HashedText {
     /// Bytes of text, without framing.
     pub(crate) bytes: u64,

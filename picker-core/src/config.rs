@@ -5,6 +5,7 @@
 //! has a default or is said to be missing, every other key is refused, and nothing below this
 //! module sees the text again.
 
+mod admin;
 mod error;
 mod nearest;
 mod node;
@@ -152,11 +153,14 @@ pub enum Destination {
     FilterState,
 }
 
-/// Where the APIs are mounted.
+/// What the paths of requests mean.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Paths {
     /// What may stand before an API's path: `/openai` for `/openai/v1/chat/completions`.
     pub prefixes: Vec<String>,
+    /// Ends of paths by which a server is administered; requests for them are refused, for they
+    /// would reach one server or another.
+    pub admin: Vec<String>,
 }
 
 /// Reads a plugin configuration: the role, or every mistake there is.
@@ -248,6 +252,9 @@ fn role(root: &mut Object<'_>) -> Role {
         destination: root.section("destination", destination),
         paths: root.section("paths", |paths| Paths {
             prefixes: paths.texts("prefixes", PATH_PREFIXES_MAX, Wanted::Path, is_path),
+            admin: paths
+                .texts_if_given("admin", ADMIN_PATHS_MAX, Wanted::Path, is_path)
+                .unwrap_or_else(|| admin::PATHS.map(String::from).to_vec()),
         }),
         warnings: Vec::new(),
     }))
@@ -310,6 +317,9 @@ const MATCH_VALUES_MAX: usize = 256;
 
 /// Mount points of the APIs; each is tried for every request.
 const PATH_PREFIXES_MAX: usize = 64;
+
+/// Paths that administer a server: four times the default ones.
+const ADMIN_PATHS_MAX: usize = 128;
 
 /// Plugins of one picker and references of one profile.
 const PLUGINS_MAX: usize = 64;

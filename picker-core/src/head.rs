@@ -1,8 +1,10 @@
 //! What is decided when a request's headers have come: whose it is, and whether its body is needed.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
+use alloc::vec::Vec;
 
-use crate::config::{Config, Match};
+use crate::config::{Config, Match, Paths};
 use crate::refusal::Refusal;
 use crate::shape::Shape;
 
@@ -38,8 +40,8 @@ pub enum Course {
     Decide(usize),
     /// It waits for its body. Holds the place of the pool and the API that was called.
     Read(usize, Shape),
-    /// It is answered at once. Holds the place of the pool.
-    Refuse(usize, Refusal),
+    /// It is answered at once. Holds the place of the pool and the API that was called, if known.
+    Refuse(usize, Refusal, Option<Shape>),
 }
 
 impl Config {
@@ -48,6 +50,9 @@ impl Config {
         let Some(pool) = self.pools.iter().position(|pool| pool.matches.takes(head)) else {
             return Course::Pass;
         };
+        if self.paths.is_admin(&head.path) {
+            return Course::Refuse(pool, Refusal::AdminPath, None);
+        }
         // Holding the headers of an upgrade would wait for a body that comes only after the answer.
         if head.ends || head.upgrades || head.method == "CONNECT" || head.encoded {
             return Course::Decide(pool);
@@ -57,9 +62,24 @@ impl Config {
         };
         let limit = self.pools[pool].limits.request_body_bytes;
         if head.content_length.is_some_and(|length| length > limit) {
-            return Course::Refuse(pool, Refusal::BodyTooLarge { limit });
+            return Course::Refuse(pool, Refusal::BodyTooLarge { limit }, Some(shape));
         }
         Course::Read(pool, shape)
+    }
+}
+
+impl Paths {
+    /// Whether a path ends with one of the administrative ones, as a server reads it.
+    ///
+    /// What stands before the end does not matter, for the route may cut it off.
+    fn is_admin(&self, path: &str) -> bool {
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let path = unescaped(path.as_bytes());
+        let end = path.iter().rposition(|byte| *byte != b'/');
+        let path = path.get(..=end.unwrap_or(0)).unwrap_or_default();
+        self.admin
+            .iter()
+            .any(|admin| path.ends_with(admin.as_bytes()))
     }
 }
 
@@ -91,6 +111,27 @@ impl Match {
                     .iter()
                     .any(|prefix| head.path.starts_with(prefix.as_str())))
     }
+}
+
+/// A path without its percent-escapes; what is none is kept.
+fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
+    if !path.contains(&b'%') {
+        return Cow::Borrowed(path);
+    }
+    let digit = |byte: u8| (byte as char).to_digit(16);
+    let (mut rest, mut out) = (path, Vec::with_capacity(path.len()));
+    while let Some((&byte, later)) = rest.split_first() {
+        rest = later;
+        out.push(byte);
+        if let (b'%', [high, low, later @ ..]) = (byte, later)
+            && let Some(escaped) = digit(*high).zip(digit(*low))
+        {
+            out.pop();
+            out.push((escaped.0 << 4 | escaped.1) as u8);
+            rest = later;
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// Request headers that only the picker may set: a client's are removed before anything else.
@@ -186,7 +227,7 @@ mod tests {
                     content_length: Some(1001),
                     ..chat()
                 },
-                Course::Refuse(0, too_large),
+                Course::Refuse(0, too_large, Some(Shape::ChatCompletions)),
             ),
             (
                 Head {
@@ -199,6 +240,51 @@ mod tests {
         ] {
             assert_eq!(config.course(&head), course, "{head:?}");
         }
+    }
+
+    #[test]
+    fn administrative_paths_are_refused_however_they_are_written() {
+        let document = |paths| {
+            config(&alloc::format!(
+                r#"{{"pools":[{{"name":"a","endpoints":[{{"address":"1.1.1.1:1"}}],
+                "match":{{"hosts":["a"]}}}}],"paths":{{{paths}}}}}"#
+            ))
+        };
+        let head = |host: &str, path: &str| Head {
+            path: path.into(),
+            host: host.into(),
+            ends: true,
+            ..chat()
+        };
+        let config = document("");
+        let refused = Course::Refuse(0, Refusal::AdminPath, None);
+        for path in [
+            "/sleep",
+            "/sleep?level=2",
+            "/sleep//",
+            "//sleep",
+            "/%73leep",
+            "/sle%65p%2F",
+            "/llm/v1/load_lora_adapter",
+            "/reset_prefix_cache#",
+        ] {
+            assert_eq!(config.course(&head("a", path)), refused, "{path}");
+            assert_eq!(config.course(&head("b", path)), Course::Pass, "{path}");
+        }
+        for path in [
+            "",
+            "/",
+            "/Sleep",
+            "/asleep",
+            "/sleep/x",
+            "/%sleep",
+            "/x?/sleep",
+        ] {
+            assert_eq!(config.course(&head("a", path)), Course::Decide(0), "{path}");
+        }
+        let config = document(r#""admin":["/x"]"#);
+        assert_eq!(config.course(&head("a", "/sleep")), Course::Decide(0));
+        assert_eq!(config.course(&head("a", "/x")), refused);
     }
 
     #[test]

@@ -4,9 +4,13 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
+use crate::shape::Shape;
+
 /// Why a request goes to no endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
+    /// The path is one of `paths.admin`.
+    AdminPath,
     /// The body is longer than the pool's `limits.requestBodyBytes`.
     BodyTooLarge {
         /// The limit in bytes.
@@ -20,6 +24,7 @@ impl Refusal {
     /// The HTTP status.
     pub fn status(self) -> u16 {
         match self {
+            Self::AdminPath => 403,
             Self::BodyTooLarge { .. } => 413,
             Self::NoEndpoint => 503,
         }
@@ -28,25 +33,52 @@ impl Refusal {
     /// The value of `x-llm-d-request-dropped-reason`, also told in the access log.
     pub fn reason(self) -> &'static str {
         match self {
+            Self::AdminPath => "admin-path",
             Self::BodyTooLarge { .. } => "rejected-body-too-large",
             Self::NoEndpoint => "rejected-no-endpoints",
         }
     }
 
-    /// The body: an error object as `OpenAI` clients expect it.
-    pub fn body(self) -> String {
-        let kind = match self {
+    /// The body: an error as the clients of the API expect it, of the `OpenAI` API by default.
+    pub fn body(self, shape: Option<Shape>) -> String {
+        let code = self.status();
+        match shape {
+            Some(Shape::CountTokens | Shape::Messages) => {
+                let kind = match self {
+                    Self::AdminPath => "permission_error",
+                    Self::BodyTooLarge { .. } => "request_too_large",
+                    Self::NoEndpoint => "overloaded_error",
+                };
+                format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"{self}"}}}}"#)
+            }
+            Some(Shape::SglangGenerate) => {
+                let kind = self.kind();
+                format!(
+                    r#"{{"object":"error","message":"{self}","type":"{kind}","param":null,"code":{code}}}"#
+                )
+            }
+            _ => {
+                let kind = self.kind();
+                format!(
+                    r#"{{"error":{{"message":"{self}","type":"{kind}","param":null,"code":{code}}}}}"#
+                )
+            }
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        match self {
+            Self::AdminPath => "permission_denied_error",
             Self::BodyTooLarge { .. } => "invalid_request_error",
             Self::NoEndpoint => "service_unavailable_error",
-        };
-        let code = self.status();
-        format!(r#"{{"error":{{"message":"{self}","type":"{kind}","param":null,"code":{code}}}}}"#)
+        }
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::AdminPath => f.write_str("the path administers a server (paths.admin)"),
             Self::BodyTooLarge { limit } => {
                 write!(
                     f,
@@ -67,13 +99,29 @@ mod tests {
     #[test]
     fn a_refusal_answers_in_the_shape_of_the_api() {
         for (refusal, status) in [
+            (Refusal::AdminPath, 403),
             (Refusal::BodyTooLarge { limit: 5 }, 413),
             (Refusal::NoEndpoint, 503),
         ] {
-            let body: serde_json::Value = serde_json::from_str(&refusal.body()).unwrap();
-            assert_eq!(body["error"]["code"], status);
-            assert!(body["error"]["message"].is_string());
-            assert!(refusal.reason().starts_with("rejected-"));
+            let body = |shape| -> serde_json::Value {
+                serde_json::from_str(&refusal.body(shape)).unwrap()
+            };
+            for shape in [None, Some(Shape::ChatCompletions), Some(Shape::Rerank)] {
+                let body = body(shape);
+                assert_eq!(body["error"]["code"], status);
+                assert!(body["error"]["message"].is_string());
+            }
+            for shape in [Shape::Messages, Shape::CountTokens] {
+                let body = body(Some(shape));
+                assert_eq!(body["type"], "error");
+                assert!(body["error"]["type"].is_string());
+                assert!(body["error"]["message"].is_string());
+            }
+            let body = body(Some(Shape::SglangGenerate));
+            assert_eq!(
+                (&body["object"], &body["code"]),
+                (&"error".into(), &status.into())
+            );
         }
     }
 }

@@ -21,6 +21,16 @@
 //! The next turn of a conversation appends messages and so begins with all full blocks of the
 //! turn before.
 //!
+//! Other APIs add to that:
+//! - *System*: `system` of the Anthropic API and `instructions` of the Responses API stand between
+//!   tools and messages; the blocks of a list are one text.
+//! - *Blocks and items*: calls of tools, what these gave, and thoughts are texts of a message like
+//!   those above, each after its mark.
+//! - *Previous*: `previous_response_id` stands before all else, for what it names is not known here.
+//! - *Query*: what a server puts before each document to sort stands before each of these prompts.
+//!
+//! A request that leaves nothing in a server's cache has prompts without blocks.
+//!
 //! Strings are hashed unescaped, so it does not matter how a client escapes. The text of a
 //! completion is its string. Token ids are hashed as little-endian `u32`, 64 in a block.
 //!
@@ -30,14 +40,19 @@
 //! [lexer]: crate::json
 //! [mark]: fields::Mark
 
+mod billing;
 mod fields;
+mod form;
 #[cfg(test)]
 mod naive;
 mod names;
 mod prompts;
 mod reader;
 
+use self::form::Form;
 use self::reader::{Reader, Taking};
+use alloc::boxed::Box;
+
 use crate::block::HashSeed;
 use crate::json::lexer::{Lexer, LexerFault};
 use crate::request::{Request, RequestFault};
@@ -46,7 +61,7 @@ use crate::shape::Shape;
 /// Reads one body.
 ///
 /// Call [`push`](Self::push) for each chunk and [`finish`](Self::finish) after the last. The
-/// chunks have to be the JSON itself: a body with a content coding other than `identity` is not
+/// chunks have to be the JSON, or the form, itself: a body with a content coding other than `identity` is not
 /// for this scanner.
 pub struct RequestScanner {
     lexer: Lexer,
@@ -56,6 +71,8 @@ pub struct RequestScanner {
     depth: u32,
     bytes: u64,
     fault: Option<RequestFault>,
+    /// Reads the body in place of all the others, where it is a form.
+    form: Option<Box<Form>>,
 }
 
 impl RequestScanner {
@@ -68,12 +85,16 @@ impl RequestScanner {
             depth: 0,
             bytes: 0,
             fault: None,
+            form: (shape == Shape::Transcriptions).then(|| Box::new(Form::new())),
         }
     }
 
     /// Reads the next chunk, of any length. After the first fault in the JSON bytes are only
     /// counted.
     pub fn push(&mut self, chunk: &[u8]) {
+        if let Some(form) = &mut self.form {
+            return form.push(chunk);
+        }
         self.bytes = self.bytes.saturating_add(chunk.len() as u64);
         let mut input = chunk;
         while !input.is_empty() && self.fault.is_none() {
@@ -85,13 +106,21 @@ impl RequestScanner {
         }
     }
 
+    /// The API whose body this is.
+    pub fn shape(&self) -> Shape {
+        self.reader.shape()
+    }
+
     /// Bytes pushed so far.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.form.as_ref().map_or(self.bytes, |form| form.bytes())
     }
 
     /// The request, its blocks named under `seed`.
     pub fn finish(self, seed: HashSeed) -> Request {
+        if let Some(form) = self.form {
+            return form.finish();
+        }
         let fault = if self.lexer.has_byte_order_mark() {
             Some(RequestFault::ByteOrderMark)
         } else if self.fault.is_none() && !self.lexer.is_complete() {

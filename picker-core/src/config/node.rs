@@ -359,12 +359,21 @@ impl<'a> Object<'a> {
         wanted: Wanted,
         is_good: fn(&str) -> bool,
     ) -> Vec<String> {
-        let list = self.key(key).map(|list| list.list(most));
-        let texts = list.into_iter().flatten();
-        texts
-            .filter_map(|text| text.text_that(wanted, is_good))
-            .map(String::from)
-            .collect()
+        let texts = self.texts_if_given(key, most, wanted, is_good);
+        texts.unwrap_or_default()
+    }
+
+    /// The texts of the list `key`; `None` when it is left out.
+    pub(super) fn texts_if_given(
+        &mut self,
+        key: &'static str,
+        most: usize,
+        wanted: Wanted,
+        is_good: fn(&str) -> bool,
+    ) -> Option<Vec<String>> {
+        let list = self.key(key)?.list(most).into_iter();
+        let texts = list.filter_map(|text| text.text_that(wanted, is_good).map(String::from));
+        Some(texts.collect())
     }
 
     pub(super) fn fail_at(&self, key: &str, cause: Cause) {

@@ -27,7 +27,7 @@ impl Config {
         let document = json!({
             "pools": pools,
             "destination": destination,
-            "paths": {"prefixes": self.paths.prefixes},
+            "paths": {"prefixes": self.paths.prefixes, "admin": self.paths.admin},
         });
         format!("{document:#}")
     }

@@ -73,7 +73,7 @@ fn what_is_left_out_has_a_default() {
             "limits": {"requestBodyBytes": "32Mi"},
         }],
         "destination": {"via": "header", "header": "x-gateway-destination-endpoint"},
-        "paths": {"prefixes": []},
+        "paths": {"prefixes": [], "admin": admin::PATHS},
     });
     let document = with_pool(json!({}));
     assert_eq!(effective(&document), expected);
@@ -120,6 +120,7 @@ fn changes() -> Vec<(&'static str, Value)> {
         ("destination/via", json!("filterState")),
         ("destination/header", json!("x-endpoint")),
         ("paths/prefixes", json!(["/openai"])),
+        ("paths/admin", json!([])),
     ]
 }
 
@@ -241,7 +242,7 @@ fn the_effective_configuration_reads_back_as_the_same() {
             {"name": "z", "endpoints": [{"address": "10.0.0.1:8000"}], "picker": {}},
         ],
         "destination": {"via": "filterState"},
-        "paths": {"prefixes": ["/openai", "/a/b"]},
+        "paths": {"prefixes": ["/openai", "/a/b"], "admin": ["/sleep"]},
     });
     for document in [with_pool(json!({})), everything] {
         let config = config(&document);
@@ -655,6 +656,7 @@ fn lists_have_limits() {
     check("pools/match/routes", 256, &texts);
     check("pools/match/pathPrefixes", 256, &texts);
     check("paths/prefixes", 64, &texts);
+    check("paths/admin", 128, &texts);
     check("pools/picker/plugins", 64, &plugins);
     check("pools", 64, &pools);
     for (bytes, is_good) in [(CONFIG_BYTES_MAX, true), (CONFIG_BYTES_MAX + 1, false)] {

@@ -2,7 +2,7 @@
 //!
 //! A body is a tree, but only a few of its nodes are entered: each of those is a [`Place`]. In a
 //! place every member has a [`Field`] that says what its value means; a value that no field
-//! names is stepped over whole. Another API is another [`Place`] for its body and its rows here.
+//! names is stepped over whole. Another API is another [`Shape`] and its rows here.
 
 use crate::request::MediaKind;
 use crate::shape::Shape;
@@ -11,10 +11,12 @@ use crate::shape::Shape;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// The object that is the body.
-    Body(Shape),
+    Body,
+    /// A document to sort, as an object.
+    Document,
     /// The object with the address or data of a part that is not text.
     Media(MediaKind),
-    /// One message.
+    /// One message, or one item of the Responses API.
     Message,
     /// The list of messages.
     Messages,
@@ -24,6 +26,14 @@ pub(super) enum Place {
     Parts,
     /// A list of prompts, or of the token ids of one prompt.
     Prompts,
+    /// The texts that stand before each prompt.
+    Queries,
+    /// The sampling parameters, where they are an object of their own.
+    Sampling,
+    /// One block of the system text.
+    SystemBlock,
+    /// The blocks of the system text.
+    SystemBlocks,
     /// The token ids of one prompt in a list of prompts.
     TokenIds,
 }
@@ -32,14 +42,17 @@ pub(super) enum Place {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
     CacheSalt,
-    /// A message's content: text or parts.
-    Content,
+    /// Text or parts of a message.
+    Content(Mark),
+    /// The text of a document to sort.
+    DocumentText,
     Ignored,
     /// A part that is not text: an object, or its address at once.
     Media(MediaKind),
     /// The address or data of such a part.
     MediaSource(MediaKind),
     Message,
+    /// A list of messages; or, in the Responses API, the text of the only one.
     Messages,
     Model,
     /// The most tokens to generate; the first in order of [`OutputCap`] that is there counts.
@@ -47,10 +60,20 @@ pub(super) enum Field {
     Part,
     /// The text of a part.
     PartText,
+    /// What comes before this prompt and is known to the server alone.
+    Previous,
     Prompt,
     /// One item of a list of prompts.
     PromptItem,
+    /// What stands before each prompt: a text or a list of texts.
+    Query,
+    QueryItem,
+    Sampling,
     Stream,
+    /// The text that templates render before the messages: a text or a list of blocks.
+    System,
+    SystemBlock,
+    SystemText,
     /// Text of a message besides its content.
     Text(Mark),
     TokenId,
@@ -74,6 +97,8 @@ pub(super) enum OutputCap {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Mark {
+    Arguments = 0xC0,
+    Output = 0xC1,
     Content = 0xF5,
     /// After a message.
     End = 0xF6,
@@ -91,16 +116,31 @@ pub(super) enum Mark {
 
 impl Place {
     /// What the member `key` of an object means.
-    pub(super) fn member(self, key: &[u8]) -> Field {
+    pub(super) fn member(self, shape: Shape, key: &[u8]) -> Field {
         match self {
-            Self::Body(shape) => body_member(shape, key),
+            Self::Body => body_member(shape, key),
+            Self::Document if key == b"text" => Field::DocumentText,
             Self::Media(kind) => match key {
                 b"data" | b"file_data" | b"file_id" | b"url" => Field::MediaSource(kind),
                 _ => Field::Ignored,
             },
-            Self::Message => message_member(key),
-            Self::Part => part_member(key),
-            Self::Messages | Self::Parts | Self::Prompts | Self::TokenIds => Field::Ignored,
+            Self::Message => match shape {
+                Shape::Conversations | Shape::Responses => item_member(key),
+                _ => message_member(key),
+            },
+            Self::Part => match shape {
+                Shape::CountTokens | Shape::Messages => block_member(key),
+                Shape::Conversations | Shape::Responses => item_part_member(key),
+                _ => part_member(key),
+            },
+            Self::Sampling => match (shape, key) {
+                (Shape::Generate, b"max_tokens") | (Shape::SglangGenerate, b"max_new_tokens") => {
+                    Field::OutputCap(OutputCap::Other)
+                }
+                _ => Field::Ignored,
+            },
+            Self::SystemBlock if key == b"text" => Field::SystemText,
+            _ => Field::Ignored,
         }
     }
 
@@ -110,31 +150,82 @@ impl Place {
             Self::Messages => Some(Field::Message),
             Self::Parts => Some(Field::Part),
             Self::Prompts => Some(Field::PromptItem),
+            Self::Queries => Some(Field::QueryItem),
+            Self::SystemBlocks => Some(Field::SystemBlock),
             Self::TokenIds => Some(Field::TokenId),
-            Self::Body(_) | Self::Media(_) | Self::Message | Self::Part => None,
+            Self::Body
+            | Self::Document
+            | Self::Media(_)
+            | Self::Message
+            | Self::Part
+            | Self::Sampling
+            | Self::SystemBlock => None,
         }
     }
 }
 
 fn body_member(shape: Shape, key: &[u8]) -> Field {
+    match key {
+        b"extra_key" if shape == Shape::SglangGenerate => return Field::CacheSalt,
+        b"cache_salt" if shape != Shape::SglangGenerate => return Field::CacheSalt,
+        b"model" => return Field::Model,
+        b"stream" => return Field::Stream,
+        _ => {}
+    }
+    match shape {
+        Shape::ChatCompletions | Shape::ChatRender => match key {
+            b"max_completion_tokens" => Field::OutputCap(OutputCap::Preferred),
+            b"max_tokens" => Field::OutputCap(OutputCap::Other),
+            b"messages" => Field::Messages,
+            b"tools" => Field::Tools,
+            _ => Field::Ignored,
+        },
+        Shape::Completions | Shape::CompletionsRender => match key {
+            b"max_tokens" => Field::OutputCap(OutputCap::Other),
+            b"prompt" => Field::Prompt,
+            _ => Field::Ignored,
+        },
+        Shape::Responses => match key {
+            b"input" => Field::Messages,
+            b"instructions" => Field::System,
+            b"max_output_tokens" => Field::OutputCap(OutputCap::Other),
+            b"previous_response_id" => Field::Previous,
+            b"tools" => Field::Tools,
+            _ => Field::Ignored,
+        },
+        Shape::CountTokens | Shape::Messages => match key {
+            b"max_tokens" => Field::OutputCap(OutputCap::Other),
+            b"messages" => Field::Messages,
+            b"system" => Field::System,
+            b"tools" => Field::Tools,
+            _ => Field::Ignored,
+        },
+        _ => other_body_member(shape, key),
+    }
+}
+
+fn other_body_member(shape: Shape, key: &[u8]) -> Field {
     match (shape, key) {
-        (_, b"cache_salt") => Field::CacheSalt,
-        (_, b"model") => Field::Model,
-        (_, b"stream") => Field::Stream,
-        (Shape::ChatCompletions, b"max_completion_tokens") => {
-            Field::OutputCap(OutputCap::Preferred)
+        (Shape::Classify | Shape::Embeddings | Shape::Pooling, b"input")
+        | (Shape::Generate, b"token_ids")
+        | (Shape::ImageGenerations | Shape::Tokenize, b"prompt")
+        | (Shape::Rerank, b"documents")
+        | (Shape::Score, b"documents" | b"items" | b"text_2")
+        | (Shape::SglangGenerate, b"input_ids" | b"text") => Field::Prompt,
+        (Shape::Classify | Shape::Embeddings | Shape::Pooling | Shape::Tokenize, b"messages")
+        | (Shape::Conversations, b"items") => Field::Messages,
+        (Shape::Tokenize, b"tools") => Field::Tools,
+        (Shape::Rerank, b"query") | (Shape::Score, b"queries" | b"query" | b"text_1") => {
+            Field::Query
         }
-        (_, b"max_tokens") => Field::OutputCap(OutputCap::Other),
-        (Shape::ChatCompletions, b"messages") => Field::Messages,
-        (Shape::ChatCompletions, b"tools") => Field::Tools,
-        (Shape::Completions, b"prompt") => Field::Prompt,
+        (Shape::Generate | Shape::SglangGenerate, b"sampling_params") => Field::Sampling,
         _ => Field::Ignored,
     }
 }
 
 fn message_member(key: &[u8]) -> Field {
     match key {
-        b"content" => Field::Content,
+        b"content" => Field::Content(Mark::Content),
         b"function_call" => Field::Verbatim(Mark::FunctionCall),
         b"name" => Field::Text(Mark::Name),
         b"reasoning" | b"reasoning_content" => Field::Text(Mark::Reasoning),
@@ -155,6 +246,43 @@ fn part_member(key: &[u8]) -> Field {
         b"file" => Field::Media(MediaKind::File),
         b"image_embeds" | b"image_url" => Field::Media(MediaKind::Image),
         b"video_url" => Field::Media(MediaKind::Video),
+        _ => Field::Ignored,
+    }
+}
+
+/// Items of the Responses API are messages, calls of tools, what these gave, and thoughts.
+fn item_member(key: &[u8]) -> Field {
+    match key {
+        b"arguments" => Field::Text(Mark::Arguments),
+        b"call_id" => Field::Text(Mark::ToolCallId),
+        b"content" => Field::Content(Mark::Content),
+        b"name" => Field::Text(Mark::Name),
+        b"output" => Field::Content(Mark::Output),
+        b"role" => Field::Text(Mark::Role),
+        b"summary" => Field::Content(Mark::Reasoning),
+        _ => Field::Ignored,
+    }
+}
+
+/// Their parts hold a file directly.
+fn item_part_member(key: &[u8]) -> Field {
+    match key {
+        b"file_data" | b"file_id" | b"file_url" => Field::Media(MediaKind::File),
+        _ => part_member(key),
+    }
+}
+
+/// Blocks of the Anthropic API: texts, images, documents, thoughts, calls of tools and what
+/// these gave, which is text or blocks again.
+fn block_member(key: &[u8]) -> Field {
+    match key {
+        b"content" => Field::Content(Mark::Output),
+        b"id" | b"tool_use_id" => Field::Text(Mark::ToolCallId),
+        b"input" => Field::Verbatim(Mark::ToolCalls),
+        b"name" => Field::Text(Mark::Name),
+        b"source" => Field::Media(MediaKind::Image),
+        b"text" => Field::PartText,
+        b"thinking" => Field::Text(Mark::Reasoning),
         _ => Field::Ignored,
     }
 }

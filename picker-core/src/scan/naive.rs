@@ -36,95 +36,186 @@ pub(super) fn read(shape: Shape, body: &[u8], seed: HashSeed) -> Option<Request>
         }
     }
     request.stream = body.last("stream") == Some("true");
-    request.cache_salt = body.last("cache_salt").and_then(string);
-    let cap = |key| body.last(key).and_then(integer);
-    request.output_cap = match shape {
-        Shape::ChatCompletions => cap("max_completion_tokens").or_else(|| cap("max_tokens")),
-        Shape::Completions => cap("max_tokens"),
+    let salt = if shape == Shape::SglangGenerate {
+        "extra_key"
+    } else {
+        "cache_salt"
     };
+    request.cache_salt = body.last(salt).and_then(string);
+    request.output_cap = output_cap(shape, &body);
     let origin = seed.origin(request.model.as_deref(), request.cache_salt.as_deref());
-    let prompts = match shape {
-        Shape::ChatCompletions => chat(&body, origin, &mut request),
-        Shape::Completions => completions(&body, origin),
-    };
-    match prompts {
-        Ok(prompts) => {
-            if shape == Shape::Completions {
-                let blocks = prompts
-                    .first()
-                    .map(|it| &it.blocks[..it.blocks.len().min(32)]);
-                request.group = blocks.and_then(|it| it.last().copied());
+    let prompts = query(shape, &body);
+    let (query, fault) = prompts.map_or_else(|fault| (plain(b""), Some(fault)), |it| (it, None));
+    match plain_prompts(shape, &body) {
+        Ok(texts) => request.prompts.extend(texts.iter().map(|(tag, text)| {
+            let mut sections = alloc::vec![(*tag, plain(text))];
+            if 0 < query.text {
+                let query = Text {
+                    bytes: query.bytes.clone(),
+                    text: query.text,
+                };
+                sections.insert(0, (7, query));
             }
-            request.prompts = prompts;
-        }
+            cut(&sections, origin)
+        })),
         Err(fault) => request.faults.push(fault),
+    }
+    if let Some(first) = request.prompts.first() {
+        request.group = first.blocks[..first.blocks.len().min(32)].last().copied();
+    }
+    request.faults.extend(fault);
+    match chat(shape, &body, origin, &mut request) {
+        Ok(prompt) => request.prompts.extend(prompt),
+        Err(fault) => request.faults.push(fault),
+    }
+    if request.faults.iter().any(RequestFault::hides_prompts) {
+        request.prompts.clear();
+        request.group = None;
+    }
+    if !shape.is_cached() {
+        request.prompts.iter_mut().for_each(|it| it.blocks.clear());
+        request.group = None;
     }
     Some(request)
 }
 
-fn completions(body: &Members<'_>, origin: u64) -> Result<Vec<Prompt>, RequestFault> {
-    let Some(prompt) = body.last("prompt").filter(|it| *it != "null") else {
+fn output_cap(shape: Shape, body: &Members<'_>) -> Option<u64> {
+    let cap = |key| body.last(key).and_then(integer);
+    let nested = |key| {
+        object(body.last("sampling_params")?)?
+            .last(key)
+            .and_then(integer)
+    };
+    match shape {
+        Shape::ChatCompletions | Shape::ChatRender => {
+            cap("max_completion_tokens").or_else(|| cap("max_tokens"))
+        }
+        Shape::Completions | Shape::CompletionsRender | Shape::Messages | Shape::CountTokens => {
+            cap("max_tokens")
+        }
+        Shape::Responses => cap("max_output_tokens"),
+        Shape::Generate => nested("max_tokens"),
+        Shape::SglangGenerate => nested("max_new_tokens"),
+        _ => None,
+    }
+}
+
+/// The value of the last of the members with one of these names; with several, `null` is none.
+fn chosen<'a>(body: &'a Members<'_>, names: &[&str]) -> Option<&'a str> {
+    let is_null = |value: &RawValue| value.get() == "null";
+    let mut found = body.0.iter().rev().filter(|(key, value)| {
+        names.contains(&key.as_str()) && (names.len() == 1 || !is_null(value))
+    });
+    found
+        .next()
+        .map(|(_, value)| value.get())
+        .filter(|it| *it != "null")
+}
+
+fn query(shape: Shape, body: &Members<'_>) -> Result<Text, RequestFault> {
+    let value = match shape {
+        Shape::Rerank => chosen(body, &["query"]),
+        Shape::Score => chosen(body, &["queries", "query", "text_1"]),
+        _ => None,
+    };
+    let mut text = Text::default();
+    let Some(value) = value else { return Ok(text) };
+    for it in list(value).unwrap_or_else(|| alloc::vec![value]) {
+        text.add(string(it).ok_or(RequestFault::PromptMixed)?.as_bytes());
+        text.bytes.push(0xF6);
+    }
+    Ok(text)
+}
+
+fn plain_prompts(shape: Shape, body: &Members<'_>) -> Result<Vec<(u64, Vec<u8>)>, RequestFault> {
+    let names: &[&str] = match shape {
+        Shape::Completions | Shape::CompletionsRender => &["prompt"],
+        Shape::ImageGenerations | Shape::Tokenize => &["prompt"],
+        Shape::Classify | Shape::Embeddings | Shape::Pooling => &["input"],
+        Shape::Generate => &["token_ids"],
+        Shape::Rerank => &["documents"],
+        Shape::Score => &["documents", "items", "text_2"],
+        Shape::SglangGenerate => &["input_ids", "text"],
+        _ => &[],
+    };
+    let Some(prompt) = chosen(body, names) else {
         return Ok(Vec::new());
     };
     if let Some(text) = string(prompt) {
-        return Ok(alloc::vec![cut(&[(1, plain(text.as_bytes()))], origin)]);
+        return Ok(alloc::vec![(1, text.into())]);
     }
     let items = list(prompt).ok_or(RequestFault::PromptOfWrongType)?;
-    if let Some(texts) = items
-        .iter()
-        .map(|it| string(it))
-        .collect::<Option<Vec<_>>>()
-    {
-        let prompt = |it: &String| cut(&[(1, plain(it.as_bytes()))], origin);
-        return Ok(texts.iter().map(prompt).collect());
+    let text = |it: &&str| {
+        let text = string(it).map(String::into_bytes);
+        text.or_else(|| document(it).filter(|_| matches!(shape, Shape::Rerank | Shape::Score)))
+    };
+    if let Some(texts) = items.iter().map(text).collect::<Option<Vec<_>>>() {
+        return Ok(texts.into_iter().map(|it| (1, it)).collect());
     }
     if let Some(ids) = token_ids(prompt) {
-        return Ok(alloc::vec![cut(&[(2, plain(&ids))], origin)]);
+        return Ok(alloc::vec![(2, ids)]);
     }
     let lists = items
         .iter()
         .map(|it| token_ids(it))
         .collect::<Option<Vec<_>>>();
     let lists = lists.ok_or(RequestFault::PromptMixed)?;
-    Ok(lists
-        .iter()
-        .map(|ids| cut(&[(2, plain(ids))], origin))
-        .collect())
+    Ok(lists.into_iter().map(|ids| (2, ids)).collect())
+}
+
+fn document(json: &str) -> Option<Vec<u8>> {
+    let members = object(json)?.0.into_iter().filter(|(key, _)| key == "text");
+    let texts: String = members
+        .filter_map(|(_, value)| string(value.get()))
+        .collect();
+    Some(texts.into_bytes())
 }
 
 fn chat(
+    shape: Shape,
     body: &Members<'_>,
     origin: u64,
     request: &mut Request,
-) -> Result<Vec<Prompt>, RequestFault> {
-    let Some(messages) = body.last("messages").filter(|it| *it != "null") else {
-        return Ok(Vec::new());
+) -> Result<Option<Prompt>, RequestFault> {
+    let name = match shape {
+        Shape::ChatCompletions | Shape::ChatRender | Shape::Messages | Shape::CountTokens => {
+            "messages"
+        }
+        Shape::Classify | Shape::Embeddings | Shape::Pooling | Shape::Tokenize => "messages",
+        Shape::Responses => "input",
+        Shape::Conversations => "items",
+        _ => return Ok(None),
     };
-    let messages = list(messages).ok_or(RequestFault::PromptOfWrongType)?;
+    let Some(messages) = body.last(name).filter(|it| *it != "null") else {
+        return Ok(None);
+    };
     let mut text = Text::default();
     let (mut fault, mut group) = (None, None);
-    for item in messages {
-        match object(item) {
-            Some(item) => {
-                message(&item, &mut text, &mut request.media);
-                let mut roles = item.0.iter().rev().filter(|it| it.0 == "role");
-                if roles.find_map(|it| string(it.1.get())).as_deref() == Some("user") {
-                    group.get_or_insert(text.bytes.len() / 256);
-                }
-            }
-            None => fault = Some(RequestFault::PromptOfWrongType),
+    let only = string(messages).filter(|_| shape == Shape::Responses);
+    if let Some(only) = &only {
+        text.bytes.push(0xFD);
+        text.add(b"user");
+        text.bytes.push(0xF5);
+        text.add(only.as_bytes());
+        text.bytes.push(0xF6);
+        group = Some(text.bytes.len() / 256);
+    }
+    let messages = list(messages).or_else(|| only.map(|_| Vec::new()));
+    for item in messages.ok_or(RequestFault::PromptOfWrongType)? {
+        let Some(item) = object(item) else {
+            fault = Some(RequestFault::PromptOfWrongType);
+            continue;
+        };
+        message(shape, &item, &mut text, &mut request.media);
+        let mut roles = item.0.iter().rev().filter(|it| it.0 == "role");
+        if roles.find_map(|it| string(it.1.get())).as_deref() == Some("user") {
+            group.get_or_insert(text.bytes.len() / 256);
         }
     }
     if let Some(fault) = fault {
         return Err(fault);
     }
-    let mut sections = Vec::new();
-    if let Some(tools) = body.last("tools").filter(|it| it.starts_with(['[', '{'])) {
-        let tools = squeeze(tools);
-        if tools != b"[]" && tools != b"{}" {
-            sections.push((3, plain(&tools)));
-        }
-    }
+    let mut sections = leading(shape, body);
     let before: usize = sections
         .iter()
         .map(|it| it.1.bytes.len().div_ceil(256))
@@ -133,40 +224,103 @@ fn chat(
     let prompt = cut(&sections, origin);
     let count = group.map_or(prompt.blocks.len(), |it| before + it);
     request.group = prompt.blocks[..count].last().copied();
-    Ok(alloc::vec![prompt])
+    Ok(Some(prompt))
 }
 
-fn message(item: &Members<'_>, text: &mut Text, media: &mut Vec<Media>) {
+/// The sections before the messages.
+fn leading(shape: Shape, body: &Members<'_>) -> Vec<(u64, Text)> {
+    let mut sections = Vec::new();
+    let last = |shapes: &[Shape], key| body.last(key).filter(|_| shapes.contains(&shape));
+    if let Some(previous) = last(&[Shape::Responses], "previous_response_id").and_then(string) {
+        sections.push((6, plain(previous.as_bytes())));
+    }
+    let with_tools = [
+        Shape::ChatCompletions,
+        Shape::ChatRender,
+        Shape::CountTokens,
+        Shape::Messages,
+        Shape::Responses,
+        Shape::Tokenize,
+    ];
+    if let Some(tools) = last(&with_tools, "tools").filter(|it| it.starts_with(['[', '{'])) {
+        let tools = squeeze(tools);
+        if tools != b"[]" && tools != b"{}" {
+            sections.push((3, plain(&tools)));
+        }
+    }
+    let system = last(&[Shape::Responses], "instructions")
+        .or_else(|| last(&[Shape::CountTokens, Shape::Messages], "system"));
+    if let Some(system) = system {
+        let mut text = String::new();
+        let mut add = |it: String| {
+            let is_billing = it.starts_with("x-anthropic-billing-header");
+            if shape == Shape::Responses || !is_billing {
+                text.push_str(&it);
+            }
+        };
+        if let Some(system) = string(system) {
+            add(system);
+        }
+        for block in list(system).unwrap_or_default() {
+            for (key, value) in object(block).map(|it| it.0).unwrap_or_default() {
+                if key == "text"
+                    && let Some(value) = string(value.get())
+                {
+                    add(value);
+                }
+            }
+        }
+        sections.push((5, plain(text.as_bytes())));
+    }
+    sections.retain(|(_, text)| 0 < text.text);
+    sections
+}
+
+fn message(shape: Shape, item: &Members<'_>, text: &mut Text, media: &mut Vec<Media>) {
+    let is_item = matches!(shape, Shape::Responses | Shape::Conversations);
     for (key, value) in &item.0 {
-        let value = value.get();
-        let mark = match key.as_str() {
-            "content" => 0xF5,
-            "function_call" => 0xF7,
-            "name" => 0xF9,
-            "reasoning" | "reasoning_content" => 0xFB,
-            "refusal" => 0xFC,
-            "role" => 0xFD,
-            "tool_call_id" => 0xFE,
-            "tool_calls" => 0xFF,
+        let mark = match (key.as_str(), is_item) {
+            ("arguments", true) => 0xC0,
+            ("output", true) => 0xC1,
+            ("content", _) => 0xF5,
+            ("function_call", false) => 0xF7,
+            ("name", _) => 0xF9,
+            ("reasoning" | "reasoning_content", false) | ("summary", true) => 0xFB,
+            ("refusal", false) => 0xFC,
+            ("role", _) => 0xFD,
+            ("tool_call_id", false) | ("call_id", true) => 0xFE,
+            ("tool_calls", false) => 0xFF,
             _ => continue,
         };
-        if let "function_call" | "tool_calls" = key.as_str() {
-            if value.starts_with(['[', '{']) {
-                text.bytes.push(mark);
-                text.add(&squeeze(value));
-            }
-        } else if let Some(value) = string(value) {
-            text.bytes.push(mark);
-            text.add(value.as_bytes());
-        } else if let (Some(parts), "content") = (list(value), key.as_str()) {
-            text.bytes.push(mark);
-            content(&parts, text, media);
-        }
+        marked(shape, (mark, key, value.get()), text, media);
     }
     text.bytes.push(0xF6);
 }
 
-fn content(parts: &[&str], text: &mut Text, media: &mut Vec<Media>) {
+/// A value of a message that has a mark.
+fn marked(
+    shape: Shape,
+    (mark, key, value): (u8, &str, &str),
+    text: &mut Text,
+    media: &mut Vec<Media>,
+) {
+    if let "function_call" | "tool_calls" | "input" = key {
+        if value.starts_with(['[', '{']) {
+            text.bytes.push(mark);
+            text.add(&squeeze(value));
+        }
+    } else if let Some(value) = string(value) {
+        text.bytes.push(mark);
+        text.add(value.as_bytes());
+    } else if let (Some(parts), "content" | "output" | "summary") = (list(value), key) {
+        text.bytes.push(mark);
+        content(shape, &parts, text, media);
+    }
+}
+
+fn content(shape: Shape, parts: &[&str], text: &mut Text, media: &mut Vec<Media>) {
+    let is_block = matches!(shape, Shape::Messages | Shape::CountTokens);
+    let is_item = matches!(shape, Shape::Responses | Shape::Conversations);
     let parts = parts.iter().filter(|it| it.starts_with(['{', '"']));
     for (at, part) in parts.enumerate() {
         if 0 < at {
@@ -176,32 +330,54 @@ fn content(parts: &[&str], text: &mut Text, media: &mut Vec<Media>) {
             text.add(part.as_bytes());
         }
         for (key, value) in object(part).map(|it| it.0).unwrap_or_default() {
+            let mark = match key.as_str() {
+                "content" => 0xC1,
+                "id" | "tool_use_id" => 0xFE,
+                "input" => 0xFF,
+                "name" => 0xF9,
+                "thinking" => 0xFB,
+                _ => 0,
+            };
+            if is_block && mark != 0 {
+                marked(shape, (mark, &key, value.get()), text, media);
+                continue;
+            }
             let kind = match key.as_str() {
-                "audio_url" | "input_audio" => MediaKind::Audio,
-                "file" => MediaKind::File,
-                "image_embeds" | "image_url" => MediaKind::Image,
-                "video_url" => MediaKind::Video,
-                "text" | "refusal" => {
-                    let value = string(value.get()).unwrap_or_default();
-                    text.add(value.as_bytes());
+                "text" => {
+                    text.add(string(value.get()).unwrap_or_default().as_bytes());
                     continue;
                 }
+                "refusal" if !is_block => {
+                    text.add(string(value.get()).unwrap_or_default().as_bytes());
+                    continue;
+                }
+                "source" if is_block => MediaKind::Image,
+                _ if is_block => continue,
+                "audio_url" | "input_audio" => MediaKind::Audio,
+                "file" => MediaKind::File,
+                "file_data" | "file_id" | "file_url" if is_item => MediaKind::File,
+                "image_embeds" | "image_url" => MediaKind::Image,
+                "video_url" => MediaKind::Video,
                 _ => continue,
             };
-            let mut sources: Vec<String> = string(value.get()).into_iter().collect();
-            for (key, value) in object(value.get()).map(|it| it.0).unwrap_or_default() {
-                if ["url", "data", "file_data", "file_id"].contains(&key.as_str()) {
-                    sources.extend(string(value.get()));
-                }
-            }
-            for source in sources {
-                let hash = xxh3_64(source.as_bytes());
-                media.push(Media { kind, hash });
-                text.bytes.push(0xF8);
-                text.bytes.push(kind as u8);
-                text.bytes.extend(hash.to_le_bytes());
-            }
+            sources(kind, value.get(), text, media);
         }
+    }
+}
+
+fn sources(kind: MediaKind, value: &str, text: &mut Text, media: &mut Vec<Media>) {
+    let mut sources: Vec<String> = string(value).into_iter().collect();
+    for (key, value) in object(value).map(|it| it.0).unwrap_or_default() {
+        if ["url", "data", "file_data", "file_id"].contains(&key.as_str()) {
+            sources.extend(string(value.get()));
+        }
+    }
+    for source in sources {
+        let hash = xxh3_64(source.as_bytes());
+        media.push(Media { kind, hash });
+        text.bytes.push(0xF8);
+        text.bytes.push(kind as u8);
+        text.bytes.extend(hash.to_le_bytes());
     }
 }
 

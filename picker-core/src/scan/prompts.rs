@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::fields::Mark;
 use crate::block::{BlockHash, BlockHasher, Chain, HashedText};
 use crate::request::{GROUP_BLOCKS_MAX, Prompt};
 
@@ -11,7 +12,9 @@ use crate::request::{GROUP_BLOCKS_MAX, Prompt};
 /// its own, for where its neighbour ended is not known while it is read.
 #[derive(Default)]
 pub(super) struct Sections {
+    previous: Option<BlockHasher>,
     tools: Option<BlockHasher>,
+    system: Option<BlockHasher>,
     messages: Option<BlockHasher>,
     /// Full blocks of the messages at the end of the first message of the user.
     group_blocks: Option<usize>,
@@ -20,13 +23,18 @@ pub(super) struct Sections {
 /// A section of a chat, in template order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
+    /// What names the part of the conversation that is not in the body.
+    Previous,
     Tools,
+    System,
     Messages,
 }
 
 /// The prompts of a body that may hold more than one.
 #[derive(Default)]
 pub(super) struct PromptList {
+    /// What stands before each prompt.
+    query: Option<BlockHasher>,
     items: Option<Item>,
     texts: Vec<HashedText>,
     open: Option<BlockHasher>,
@@ -82,11 +90,18 @@ impl Sections {
         let messages = self.messages?.finish();
         let mut bytes = messages.bytes;
         let mut chain = Chain::new(origin);
-        // `[]` and `{}` are no tools: templates render nothing for them.
-        if let Some(tools) = self.tools.filter(|tools| 2 < tools.bytes()) {
-            let tools = tools.finish();
-            bytes = bytes.saturating_add(tools.bytes);
-            chain.section(TOOLS_TAG, tools);
+        let leading = [
+            // `[]` and `{}` are no tools: templates render nothing for them.
+            (PREVIOUS_TAG, self.previous, 0),
+            (TOOLS_TAG, self.tools, 2),
+            (SYSTEM_TAG, self.system, 0),
+        ];
+        for (tag, section, empty_bytes) in leading {
+            if let Some(section) = section.filter(|it| empty_bytes < it.bytes()) {
+                let section = section.finish();
+                bytes = bytes.saturating_add(section.bytes);
+                chain.section(tag, section);
+            }
         }
         let blocks_before = chain.len();
         chain.last_section(MESSAGES_TAG, messages);
@@ -101,7 +116,9 @@ impl Sections {
     #[inline]
     fn slot(&mut self, section: Section) -> &mut Option<BlockHasher> {
         match section {
+            Section::Previous => &mut self.previous,
             Section::Tools => &mut self.tools,
+            Section::System => &mut self.system,
             Section::Messages => &mut self.messages,
         }
     }
@@ -149,6 +166,33 @@ impl PromptList {
         }
     }
 
+    /// Forgets the prompts, and not what stands before them.
+    pub(super) fn begin(&mut self) {
+        let query = self.query.take();
+        *self = Self {
+            query,
+            ..Self::default()
+        };
+    }
+
+    /// Begins what stands before each prompt.
+    pub(super) fn begin_query(&mut self) {
+        self.query = Some(BlockHasher::new());
+    }
+
+    pub(super) fn push_query(&mut self, text: &[u8]) {
+        if let Some(query) = &mut self.query {
+            query.push(text);
+        }
+    }
+
+    /// Ends one of the texts that stand before each prompt.
+    pub(super) fn end_query_text(&mut self) {
+        if let Some(query) = &mut self.query {
+            query.frame(&[Mark::End as u8]);
+        }
+    }
+
     /// How many prompts past [`PROMPTS_MAX`] were not read.
     pub(super) fn ignored(&self) -> u64 {
         self.ignored
@@ -160,9 +204,15 @@ impl PromptList {
             None | Some(Item::Text) => TEXT_TAG,
             Some(Item::TokenId | Item::TokenIds) => TOKEN_IDS_TAG,
         };
+        let query = self.query.filter(|query| 0 < query.bytes());
+        let query = query.map(BlockHasher::finish);
         let prompt = |text: HashedText| {
-            let bytes = text.bytes;
+            let mut bytes = text.bytes;
             let mut chain = Chain::new(origin);
+            if let Some(query) = &query {
+                bytes = bytes.saturating_add(query.bytes);
+                chain.section(QUERY_TAG, query.clone());
+            }
             chain.last_section(tag, text);
             Prompt {
                 bytes,
@@ -183,3 +233,6 @@ const TEXT_TAG: u64 = 1;
 const TOKEN_IDS_TAG: u64 = 2;
 const TOOLS_TAG: u64 = 3;
 const MESSAGES_TAG: u64 = 4;
+const SYSTEM_TAG: u64 = 5;
+const PREVIOUS_TAG: u64 = 6;
+const QUERY_TAG: u64 = 7;

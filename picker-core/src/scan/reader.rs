@@ -1,17 +1,21 @@
 //! From tokens to a [`Request`]: what each value of a body means.
 
+mod messages;
+mod prompt;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::billing::Billing;
 use super::fields::{Field, KEY_BYTES_MAX, Mark, OutputCap, Place};
 use super::names::{CACHE_SALT_BYTES_MAX, MODEL_BYTES_MAX, Name, NameFault};
-use super::prompts::{Item, PromptList, Section, Sections, group_of};
+use super::prompts::{PromptList, Section, Sections, group_of};
 use crate::block::HashSeed;
 use crate::json::lexer::Token;
 use crate::json::short::Short;
-use crate::request::{MEDIA_MAX, Media, MediaKind, Request, RequestFault};
+use crate::request::{Media, MediaKind, Request, RequestFault};
 use crate::shape::Shape;
 
 /// Collects a request from the tokens of its body.
@@ -29,6 +33,8 @@ pub(super) struct Reader {
     sections: Sections,
     prompts: PromptList,
     prompt_fault: Option<RequestFault>,
+    messages_fault: Option<RequestFault>,
+    billing: Billing,
     role: Short<{ USER.len() }>,
     /// Whether the content being read has a part already.
     has_part: bool,
@@ -53,14 +59,21 @@ pub(super) enum Taking {
 #[derive(Clone, Copy)]
 pub(super) enum Target {
     CacheSalt,
+    /// The text of a prompt that does not end with it.
+    DocumentText,
     Key,
     Media(MediaKind),
+    /// The text that is the only message.
+    OnlyMessage,
     Model,
     Nowhere,
     Prompt,
+    Query,
     /// The role of a message, which is part of its text.
     Role,
     Section(Section),
+    /// System text of the Anthropic API.
+    System,
 }
 
 impl Reader {
@@ -78,6 +91,8 @@ impl Reader {
             sections: Sections::default(),
             prompts: PromptList::default(),
             prompt_fault: None,
+            messages_fault: None,
+            billing: Billing::default(),
             role: Short::default(),
             has_part: false,
             media: Vec::new(),
@@ -85,10 +100,14 @@ impl Reader {
         }
     }
 
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
     /// Takes a token and says how to go on.
     pub(super) fn token(&mut self, token: Token) -> Taking {
         let Some(&place) = self.places.last() else {
-            return self.enter(Place::Body(self.shape));
+            return self.enter(Place::Body);
         };
         match token {
             Token::End => {
@@ -101,15 +120,23 @@ impl Reader {
                 Taking::Text(Target::Key)
             }
             _ => match place.item().unwrap_or(self.field) {
-                field @ (Field::Prompt | Field::PromptItem | Field::TokenId) => {
-                    self.prompt_value(field, token)
-                }
+                field @ (Field::DocumentText
+                | Field::Prompt
+                | Field::PromptItem
+                | Field::Query
+                | Field::QueryItem
+                | Field::TokenId) => self.prompt_value(field, token),
                 field @ (Field::CacheSalt
-                | Field::Messages
                 | Field::Model
                 | Field::OutputCap(_)
-                | Field::Stream
-                | Field::Tools) => self.body_value(field, token),
+                | Field::Sampling
+                | Field::Stream) => self.body_value(field, token),
+                field @ (Field::Messages
+                | Field::Previous
+                | Field::System
+                | Field::SystemBlock
+                | Field::SystemText
+                | Field::Tools) => self.section_value(field, token),
                 field => self.message_value(field, token),
             },
         }
@@ -128,12 +155,19 @@ impl Reader {
             }
             Target::Model => self.model.push(text, MODEL_BYTES_MAX),
             Target::Nowhere => {}
-            Target::Prompt => self.prompts.push(text),
+            Target::DocumentText | Target::Prompt => self.prompts.push(text),
+            Target::OnlyMessage => self.sections.push(Section::Messages, text),
+            Target::Query => self.prompts.push_query(text),
             Target::Role => {
                 self.role.push(text);
                 self.sections.push(Section::Messages, text);
             }
             Target::Section(section) => self.sections.push(section, text),
+            Target::System => {
+                for text in self.billing.text(text) {
+                    self.sections.push(Section::System, text);
+                }
+            }
         }
     }
 
@@ -155,13 +189,21 @@ impl Reader {
         match target {
             Target::Key => {
                 let place = self.places.last();
-                self.field = place.map_or(Field::Ignored, |it| it.member(self.key.as_bytes()));
+                self.field = place.map_or(Field::Ignored, |it| {
+                    it.member(self.shape, self.key.as_bytes())
+                });
             }
             Target::Media(kind) => self.end_media(kind),
             Target::CacheSalt => self.cache_salt.end(),
             Target::Model => self.model.end(),
+            Target::OnlyMessage => {
+                self.frame(Mark::End);
+                self.sections.end_user_message();
+            }
             Target::Prompt => self.prompts.close(),
-            Target::Nowhere | Target::Role | Target::Section(_) => {}
+            Target::Query => self.prompts.end_query_text(),
+            Target::System => self.sections.push(Section::System, self.billing.end()),
+            Target::DocumentText | Target::Nowhere | Target::Role | Target::Section(_) => {}
         }
     }
 
@@ -184,6 +226,7 @@ impl Reader {
             None
         });
         faults.extend(self.prompt_fault);
+        faults.extend(self.messages_fault);
         let (mut prompts, mut group) = (Vec::new(), None);
         if !faults.iter().any(RequestFault::hides_prompts) {
             let ignored = self.prompts.ignored();
@@ -197,6 +240,10 @@ impl Reader {
                 prompts.push(prompt);
                 group = its_group;
             }
+        }
+        if !self.shape.is_cached() {
+            prompts.iter_mut().for_each(|it| it.blocks = Vec::new());
+            group = None;
         }
         Request {
             shape: Some(self.shape),
@@ -218,15 +265,6 @@ impl Reader {
                 return Taking::Text(Target::CacheSalt);
             }
             (Field::CacheSalt, _) => self.cache_salt = no_name(token),
-            (Field::Messages, Token::Array) => {
-                self.begin_messages();
-                return self.enter(Place::Messages);
-            }
-            (Field::Messages, _) => {
-                self.begin_messages();
-                self.sections.remove(Section::Messages);
-                self.prompt_fault = wrong_type(token);
-            }
             (Field::Model, Token::String) => {
                 self.model = Name::begin();
                 return Taking::Text(Target::Model);
@@ -243,95 +281,16 @@ impl Reader {
                     None
                 };
             }
-            (Field::Stream, _) => self.stream = token == Token::True,
-            (Field::Tools, Token::Array | Token::Object) => {
-                self.sections.begin(Section::Tools);
-                return self.verbatim(Section::Tools, token);
-            }
-            (Field::Tools, _) => self.sections.remove(Section::Tools),
-            _ => {}
-        }
-        step_over(token)
-    }
-
-    fn message_value(&mut self, field: Field, token: Token) -> Taking {
-        match (field, token) {
-            (Field::Message, Token::Object) => {
-                self.role.clear();
-                return self.enter(Place::Message);
-            }
-            (Field::Message, _) => self.prompt_fault = Some(RequestFault::PromptOfWrongType),
-            (Field::Content, Token::String) => return self.message_text(Mark::Content),
-            (Field::Content, Token::Array) => {
-                self.frame(Mark::Content);
-                self.has_part = false;
-                return self.enter(Place::Parts);
-            }
-            (Field::Text(Mark::Role), Token::String) => {
-                self.role.clear();
-                self.frame(Mark::Role);
-                return Taking::Text(Target::Role);
-            }
-            (Field::Text(mark), Token::String) => return self.message_text(mark),
-            (Field::Verbatim(mark), Token::Array | Token::Object) => {
-                self.frame(mark);
-                return self.verbatim(Section::Messages, token);
-            }
-            (Field::Part, Token::Object) => {
-                self.begin_part();
-                return self.enter(Place::Part);
-            }
-            (Field::Part, Token::String) => {
-                self.begin_part();
-                return Taking::Text(Target::Section(Section::Messages));
-            }
-            (Field::PartText, Token::String) => {
-                return Taking::Text(Target::Section(Section::Messages));
-            }
-            (Field::Media(kind), Token::Object) => return self.enter(Place::Media(kind)),
-            (Field::Media(kind) | Field::MediaSource(kind), Token::String) => {
-                self.media_hash.get_or_insert_default().reset();
-                return Taking::Text(Target::Media(kind));
-            }
-            _ => {}
-        }
-        step_over(token)
-    }
-
-    fn prompt_value(&mut self, field: Field, token: Token) -> Taking {
-        let item = match (field, token) {
-            (Field::Prompt, Token::String | Token::Array) => {
-                self.begin_prompts(None);
-                if token == Token::Array {
-                    return self.enter(Place::Prompts);
+            (Field::Sampling, _) => {
+                self.output_cap_other = None;
+                if token == Token::Object {
+                    return self.enter(Place::Sampling);
                 }
-                Item::Text
             }
-            (Field::Prompt, _) => {
-                self.begin_prompts(wrong_type(token));
-                return step_over(token);
-            }
-            (Field::PromptItem, Token::String) => Item::Text,
-            (Field::PromptItem, Token::Number(_)) => Item::TokenId,
-            (Field::PromptItem, Token::Array) => Item::TokenIds,
-            (Field::TokenId, Token::Number(_)) => Item::TokenIds,
-            _ => return self.mixed_prompts(token),
-        };
-        if self.prompt_fault.is_some() || !self.prompts.admits(item) {
-            return self.mixed_prompts(token);
+            (Field::Stream, _) => self.stream = token == Token::True,
+            _ => {}
         }
-        if field != Field::TokenId {
-            self.prompts.open();
-        }
-        match token {
-            Token::String => Taking::Text(Target::Prompt),
-            Token::Array => self.enter(Place::TokenIds),
-            Token::Number(Some(id)) if let Ok(id) = u32::try_from(id) => {
-                self.token_id(id);
-                Taking::TokenIds
-            }
-            _ => self.mixed_prompts(token),
-        }
+        step_over(token)
     }
 
     fn leave(&mut self, place: Place) {
@@ -342,68 +301,24 @@ impl Reader {
                     self.sections.end_user_message();
                 }
             }
-            Place::Prompts | Place::TokenIds => self.prompts.close(),
-            Place::Body(_) | Place::Media(_) | Place::Messages | Place::Part | Place::Parts => {}
+            Place::Document | Place::Prompts | Place::TokenIds => self.prompts.close(),
+            // The parts may have been those of a part.
+            Place::Parts => self.has_part = true,
+            _ => {}
         }
     }
 
-    fn enter(&mut self, place: Place) -> Taking {
+    pub(super) fn enter(&mut self, place: Place) -> Taking {
         self.places.push(place);
         Taking::Tokens
     }
 
-    fn begin_messages(&mut self) {
-        self.sections.begin(Section::Messages);
-        self.prompt_fault = None;
-        self.media.clear();
-    }
-
-    fn begin_prompts(&mut self, fault: Option<RequestFault>) {
-        self.prompts = PromptList::default();
-        self.prompt_fault = fault;
-    }
-
-    fn mixed_prompts(&mut self, token: Token) -> Taking {
-        self.prompt_fault = Some(RequestFault::PromptMixed);
-        step_over(token)
-    }
-
-    fn begin_part(&mut self) {
-        if self.has_part {
-            self.frame(Mark::Part);
-        }
-        self.has_part = true;
-    }
-
-    fn message_text(&mut self, mark: Mark) -> Taking {
-        self.frame(mark);
-        Taking::Text(Target::Section(Section::Messages))
-    }
-
-    fn verbatim(&mut self, section: Section, opening: Token) -> Taking {
-        let bracket = if opening == Token::Object { b"{" } else { b"[" };
-        self.sections.push(section, bracket);
-        Taking::Rest(Some(section))
-    }
-
-    fn frame(&mut self, mark: Mark) {
+    pub(super) fn frame(&mut self, mark: Mark) {
         self.sections.frame(Section::Messages, &[mark as u8]);
-    }
-
-    /// Puts the hash of a part that is not text in its place, so that what follows is chained to
-    /// it.
-    fn end_media(&mut self, kind: MediaKind) {
-        let hash = self.media_hash.as_ref().map_or(0, |hash| hash.digest());
-        self.frame(Mark::Media);
-        self.sections.frame(Section::Messages, &[kind as u8]);
-        self.sections.frame(Section::Messages, &hash.to_le_bytes());
-        if self.media.len() < MEDIA_MAX {
-            self.media.push(Media { kind, hash });
-        }
     }
 }
 
-fn step_over(token: Token) -> Taking {
+pub(super) fn step_over(token: Token) -> Taking {
     match token {
         Token::Array | Token::Object => Taking::Rest(None),
         Token::String => Taking::Text(Target::Nowhere),
@@ -419,7 +334,7 @@ fn no_name(token: Token) -> Name {
 }
 
 /// `null` is the same as absent; another type is a fault.
-fn wrong_type(token: Token) -> Option<RequestFault> {
+pub(super) fn wrong_type(token: Token) -> Option<RequestFault> {
     (token != Token::Null).then_some(RequestFault::PromptOfWrongType)
 }
 

@@ -11,10 +11,12 @@ use crate::block::{BLOCK_BYTES, BlockHash, PROMPT_BLOCKS_MAX};
 use crate::request::MediaKind;
 use Shape::{ChatCompletions, Completions};
 
+mod form;
 mod generate;
 mod json;
 mod limits;
 mod prompts;
+mod shapes;
 mod twin;
 
 fn scan<'a>(shape: Shape, chunks: impl IntoIterator<Item = &'a [u8]>) -> Request {

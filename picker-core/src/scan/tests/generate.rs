@@ -28,45 +28,81 @@ impl Draw {
 }
 
 pub(super) fn body(draw: &mut Draw) -> (Shape, String) {
-    let shape = if draw.chance(2) {
+    let shape = JSON_SHAPES[draw.below(2 * JSON_SHAPES.len()) % JSON_SHAPES.len()];
+    let shape = if draw.chance(3) {
         ChatCompletions
     } else {
-        Completions
+        shape
     };
     let mut members = Vec::new();
     for _ in 0..draw.below(9) {
-        let key = draw.pick(&[
-            "model",
-            "stream",
-            "max_tokens",
-            "max_completion_tokens",
-            "cache_salt",
-            "messages",
-            "messages",
-            "prompt",
-            "prompt",
-            "tools",
-            "tools",
-            "metadata",
-        ]);
-        let value = match key {
-            "messages" if !draw.chance(8) => many(draw, 5, message),
-            "prompt" if !draw.chance(8) => prompt(draw),
-            "tools" if !draw.chance(8) => many(draw, 6, |draw| any(draw, 3)),
-            "model" | "cache_salt" if !draw.chance(4) => string(draw, 12),
-            "max_tokens" | "max_completion_tokens" => number(draw),
-            _ => any(draw, 3),
-        };
-        members.push((String::from(key), value));
+        let key = draw.pick(NAMES);
+        members.push((String::from(key), value(draw, shape, key)));
     }
     if !draw.chance(4) {
-        let member = match shape {
-            ChatCompletions => ("messages", many(draw, 6, message)),
-            Completions => ("prompt", prompt(draw)),
-        };
-        members.insert(draw.below(members.len() + 1), (member.0.into(), member.1));
+        for key in own_names(shape) {
+            let member = (String::from(*key), value(draw, shape, key));
+            members.insert(draw.below(members.len() + 1), member);
+        }
     }
     (shape, object(draw, members))
+}
+
+/// The value of a member of the body, now and then of another type.
+fn value(draw: &mut Draw, shape: Shape, key: &str) -> String {
+    if draw.chance(8) {
+        return any(draw, 3);
+    }
+    match key {
+        "input" if shape == Shape::Responses && draw.chance(3) => string(draw, 700),
+        "input" if shape == Shape::Responses => many(draw, 5, message),
+        "messages" | "items" if shape != Shape::Score => many(draw, 6, message),
+        "tools" => many(draw, 6, |draw| any(draw, 3)),
+        "system" | "instructions" if draw.chance(2) => system_text(draw),
+        "system" | "instructions" => many(draw, 3, |draw| {
+            let text = system_text(draw);
+            object(draw, alloc::vec![("text".into(), text)])
+        }),
+        "documents" | "items" | "text_2" if draw.chance(2) => many(draw, 4, |draw| {
+            let text = string(draw, 300);
+            object(draw, alloc::vec![("text".into(), text)])
+        }),
+        "query" | "queries" | "text_1" if draw.chance(3) => many(draw, 3, |draw| string(draw, 200)),
+        "query" | "queries" | "text_1" => string(draw, 300),
+        "sampling_params" => {
+            let members = ["max_tokens", "max_new_tokens"].map(|key| (key.into(), number(draw)));
+            object(draw, members.to_vec())
+        }
+        "max_tokens" | "max_completion_tokens" | "max_output_tokens" => number(draw),
+        "model" | "cache_salt" | "extra_key" | "previous_response_id" => string(draw, 12),
+        "stream" | "metadata" => any(draw, 2),
+        _ => prompt(draw),
+    }
+}
+
+fn system_text(draw: &mut Draw) -> String {
+    let header = "x-anthropic-billing-header: cc_version=1";
+    if draw.chance(2) {
+        return string(draw, 600);
+    }
+    let len = draw.below(header.len() + 1);
+    spell(draw, &header[..len])
+}
+
+/// The names that make a prompt in bodies of this shape.
+fn own_names(shape: Shape) -> &'static [&'static str] {
+    match shape {
+        Shape::Classify | Shape::Embeddings | Shape::Pooling => &["input"],
+        Shape::Conversations => &["items"],
+        Shape::CountTokens | Shape::Messages => &["messages", "system"],
+        Shape::Generate => &["token_ids", "sampling_params"],
+        Shape::Rerank => &["query", "documents"],
+        Shape::Responses => &["input", "instructions"],
+        Shape::Score => &["text_1", "text_2"],
+        Shape::SglangGenerate => &["text", "sampling_params"],
+        Shape::ChatCompletions | Shape::ChatRender => &["messages"],
+        _ => &["prompt"],
+    }
 }
 
 /// Damages a body: cuts it, or changes, adds or removes a few bytes.
@@ -113,9 +149,14 @@ fn message(draw: &mut Draw) -> String {
             "function_call",
             "reasoning_content",
             "weight",
+            "arguments",
+            "output",
+            "summary",
+            "call_id",
         ]);
         let value = match key {
-            "content" if draw.chance(2) => many(draw, 4, part),
+            "role" if draw.chance(2) => "\"user\"".into(),
+            "content" | "output" | "summary" if draw.chance(2) => many(draw, 4, part),
             "tool_calls" => many(draw, 3, |draw| any(draw, 3)),
             _ if draw.chance(9) => any(draw, 2),
             "content" => string(draw, 700),
@@ -144,8 +185,18 @@ fn part(draw: &mut Draw) -> String {
             "file",
             "image_embeds",
             "uuid",
+            "source",
+            "thinking",
+            "name",
+            "id",
+            "input",
+            "content",
+            "file_data",
         ]);
         let value = match key {
+            "content" if draw.chance(2) => many(draw, 3, part),
+            "input" => any(draw, 2),
+            "thinking" | "name" | "id" | "content" | "file_data" => string(draw, 200),
             "text" | "refusal" | "type" => string(draw, 400),
             _ if draw.chance(4) => any(draw, 2),
             _ => {
@@ -268,3 +319,55 @@ fn spell(draw: &mut Draw, text: &str) -> String {
     out.push('"');
     out
 }
+
+/// The shapes whose bodies are JSON.
+const JSON_SHAPES: [Shape; 17] = [
+    Shape::ChatCompletions,
+    Shape::ChatRender,
+    Shape::Classify,
+    Shape::Completions,
+    Shape::CompletionsRender,
+    Shape::Conversations,
+    Shape::CountTokens,
+    Shape::Embeddings,
+    Shape::Generate,
+    Shape::ImageGenerations,
+    Shape::Messages,
+    Shape::Pooling,
+    Shape::Rerank,
+    Shape::Responses,
+    Shape::Score,
+    Shape::SglangGenerate,
+    Shape::Tokenize,
+];
+
+/// Names of members, also of shapes in whose bodies they mean nothing.
+const NAMES: &[&str] = &[
+    "model",
+    "stream",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "cache_salt",
+    "extra_key",
+    "messages",
+    "messages",
+    "prompt",
+    "input",
+    "instructions",
+    "system",
+    "items",
+    "tools",
+    "tools",
+    "query",
+    "queries",
+    "documents",
+    "text",
+    "text_1",
+    "text_2",
+    "input_ids",
+    "token_ids",
+    "sampling_params",
+    "previous_response_id",
+    "metadata",
+];
