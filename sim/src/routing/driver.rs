@@ -107,7 +107,7 @@ impl Driver {
     ///
     /// They were served in turn by all pods before these were started again.
     fn poison(&mut self) {
-        self.observe_all();
+        (0..self.routers.len()).for_each(|router| self.scrape(router));
         for (number, planned) in std::mem::take(&mut self.poison).into_iter().enumerate() {
             let job = Job::new(POISON_IDS + number as u64, planned);
             let pod = self.listed[number % self.listed.len()];

@@ -23,6 +23,8 @@ pub(super) struct Ours {
     scraper: Option<Scraper>,
     workers: Vec<(Pool, Draws)>,
     workers_wanted: usize,
+    /// When pages were read last.
+    scraped_at: Option<Duration>,
     /// The pods that the picker knows of.
     listed: Vec<usize>,
     /// Which of them could be chosen when the snapshot was published.
@@ -57,6 +59,7 @@ impl Ours {
             scraper: None,
             workers: Vec::new(),
             workers_wanted: workers.max(1),
+            scraped_at: None,
             listed: Vec::new(),
             candidates: Vec::new(),
             tickets: HashMap::new(),
@@ -113,8 +116,6 @@ impl Ours {
             };
             scraper.handle_answer(scrape.endpoint, answer, now);
         }
-        scraper.publish(&self.shared, true);
-        self.candidates = fleet.listed.to_vec();
     }
 
     /// Leaves no choice but the candidates: nothing listens at the others for now.
@@ -177,7 +178,15 @@ impl Policy for Ours {
 
     fn observe(&mut self, fleet: &Fleet<'_>) {
         self.configure(fleet.listed);
-        self.scrape(fleet);
+        let scraped_at = fleet.pods.iter().filter_map(|seen| seen.scraped_at).max();
+        if self.scraped_at != scraped_at {
+            self.scraped_at = scraped_at;
+            self.scrape(fleet);
+        }
+        if let Some(scraper) = &mut self.scraper {
+            scraper.publish(&self.shared, true);
+            self.candidates = fleet.listed.to_vec();
+        }
     }
 
     fn tick(&mut self, now: Duration) {

@@ -140,6 +140,7 @@ fn scores_go_by_what_the_pages_show() {
         bench.pods[0].gauges.waiting = 5;
         bench.pods[1].gauges.kv_usage = 0.3;
         bench.now = Duration::from_secs(1);
+        bench.pods[2].scraped_at = Some(bench.now);
         bench.ask(|policy, fleet| policy.observe(fleet));
         assert_eq!(bench.send(1), 2, "{}", kind.name());
     }
