@@ -7,6 +7,7 @@
 mod collecting;
 mod host;
 mod pages;
+mod reading;
 mod root;
 mod stats;
 mod stream;

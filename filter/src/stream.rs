@@ -5,12 +5,13 @@ use std::rc::Rc;
 
 use picker_core::{
     Answered, Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request,
-    RequestScanner, ResponseKind, ResponseReader, Shape, Stat, Ticket, Verdict,
+    ResponseKind, ResponseReader, Shape, Stat, Ticket, Verdict,
 };
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
 use crate::host::{self, Buffer, HeaderMap, Headers, Host};
+use crate::reading::{Encoding, Reading, Unread};
 use crate::worker::Worker;
 
 /// One request and its response.
@@ -34,13 +35,6 @@ struct Sent {
     reader: ResponseReader,
     /// Whether tokens have arrived.
     answered: bool,
-}
-
-struct Reading {
-    pool: usize,
-    scanner: RequestScanner,
-    /// Bytes of the body that the scanner has seen.
-    read: usize,
 }
 
 impl Stream {
@@ -68,15 +62,17 @@ impl HttpContext for Stream {
         };
         match course {
             Course::Pass => Action::Continue,
-            Course::Decide(pool) => self.decide(pool, &Request::bodiless()),
+            Course::Decide(pool) => {
+                let is_unreadable = !ends && Encoding::of(&headers) == Encoding::Unknown;
+                self.count_unreadable(pool, is_unreadable);
+                self.decide(pool, &Request::bodiless())
+            }
             Course::Refuse(pool, refusal, shape) => self.refuse(pool, refusal, shape),
             Course::Read(pool, shape) => {
-                let scanner = RequestScanner::new(shape);
-                self.phase = Phase::Reading(Box::new(Reading {
-                    pool,
-                    scanner,
-                    read: 0,
-                }));
+                let limit = self.worker.borrow().config.pools[pool].limits;
+                let encoding = Encoding::of(&headers);
+                let reading = Reading::new(pool, shape, encoding, limit.request_body_bytes);
+                self.phase = Phase::Reading(Box::new(reading));
                 Action::Pause
             }
         }
@@ -87,18 +83,9 @@ impl HttpContext for Stream {
         let Phase::Reading(reading) = &mut self.phase else {
             return Action::Continue;
         };
-        let pool = reading.pool;
-        let limit = self.worker.borrow().config.pools[pool]
-            .limits
-            .request_body_bytes;
-        if size as u64 > limit {
-            let shape = reading.scanner.shape();
-            return self.refuse(pool, Refusal::BodyTooLarge { limit }, Some(shape));
-        }
-        if size > reading.read {
-            let chunk = host::buffer(Buffer::RequestBody, reading.read, size - reading.read);
-            reading.scanner.push(&chunk);
-            reading.read = size;
+        if let Err(unread) = reading.read(size) {
+            let (pool, shape) = (reading.pool, reading.shape());
+            return self.go_unread(pool, shape, &unread);
         }
         if ends {
             self.decide_read()
@@ -176,20 +163,36 @@ impl Stream {
         let Phase::Reading(reading) = std::mem::replace(&mut self.phase, Phase::Passing) else {
             return Action::Continue;
         };
-        let pool = reading.pool;
-        let request = {
-            let worker = &mut *self.worker.borrow_mut();
-            let Some(pool) = worker.pools.get_mut(pool) else {
-                return Action::Continue;
-            };
-            let request = reading.scanner.finish(pool.seed);
-            pool.stats.add(
-                Stat::UnreadableBodies,
-                u64::from(!request.faults.is_empty()),
-            );
-            request
+        let (pool, shape) = (reading.pool, reading.shape());
+        let Some(seed) = self.worker.borrow().pools.get(pool).map(|pool| pool.seed) else {
+            return Action::Continue;
         };
-        self.decide(pool, &request)
+        match reading.finish(seed) {
+            Ok(request) => {
+                self.count_unreadable(pool, !request.faults.is_empty());
+                self.decide(pool, &request)
+            }
+            Err(unread) => self.go_unread(pool, shape, &unread),
+        }
+    }
+
+    /// Goes on without the body, which may still be coming.
+    fn go_unread(&mut self, pool: usize, shape: Shape, unread: &Unread) -> Action {
+        match unread {
+            Unread::Refused(refusal) => self.refuse(pool, *refusal, Some(shape)),
+            Unread::Undecodable => {
+                self.phase = Phase::Passing;
+                self.count_unreadable(pool, true);
+                self.decide(pool, &Request::bodiless())
+            }
+        }
+    }
+
+    fn count_unreadable(&self, pool: usize, is_unreadable: bool) {
+        if let Some(pool) = self.worker.borrow_mut().pools.get_mut(pool) {
+            pool.stats
+                .add(Stat::UnreadableBodies, u64::from(is_unreadable));
+        }
     }
 
     fn decide(&mut self, index: usize, request: &Request) -> Action {
@@ -326,21 +329,13 @@ fn read_head(worker: &Worker, headers: &HeaderMap, ends: bool) -> Head {
     let pools = &worker.config.pools;
     let by_cluster = pools.iter().any(|pool| !pool.matches.clusters.is_empty());
     let by_route = pools.iter().any(|pool| !pool.matches.routes.is_empty());
-    let [
-        mut method,
-        mut path,
-        mut host,
-        mut upgrade,
-        mut encoding,
-        mut length,
-    ] = [None; 6];
+    let [mut method, mut path, mut host, mut upgrade, mut length] = [None; 5];
     for (name, value) in headers.iter() {
         let known = match name {
             b":method" => &mut method,
             b":path" => &mut path,
             b":authority" => &mut host,
             b"upgrade" => &mut upgrade,
-            b"content-encoding" => &mut encoding,
             b"content-length" => &mut length,
             _ => continue,
         };
@@ -367,7 +362,7 @@ fn read_head(worker: &Worker, headers: &HeaderMap, ends: bool) -> Head {
         },
         ends,
         upgrades: upgrade.is_some(),
-        encoded: encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case(b"identity")),
+        encoded: Encoding::of(headers) == Encoding::Unknown,
         content_length: length.and_then(|length| length.parse().ok()),
     }
 }

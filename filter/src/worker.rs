@@ -120,6 +120,9 @@ impl WorkerPool {
         ] {
             self.stats.add(stat, now - before);
         }
+        if troubles.cold != told.cold {
+            self.stats.set(Stat::TwinCold, u64::from(troubles.cold));
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::bytes::{Reader, Writer};
+
 /// The adapters of one endpoint.
 #[derive(Default)]
 pub(crate) struct Adapters {
@@ -71,6 +73,25 @@ impl Adapters {
             loads: own.is_none() && !is_listed,
             waits: full && !is_active,
         }
+    }
+
+    pub(crate) fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u16(self.loaded.len() as u16);
+        for (adapter, requests) in &self.loaded {
+            writer.u64(*adapter);
+            writer.u32(*requests);
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let adapter = |reader: &mut Reader<'_>| Some((reader.u64()?, reader.u32()?));
+        let loaded = (0..reader.u16()?)
+            .map(|_| adapter(reader))
+            .collect::<Option<_>>()?;
+        Some(Self {
+            loaded,
+            slots: None,
+        })
     }
 
     /// Forgets the least recently used that nobody uses, down to as many as there are slots.

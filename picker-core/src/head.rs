@@ -25,7 +25,7 @@ pub struct Head {
     pub ends: bool,
     /// Whether the client wants to change the protocol.
     pub upgrades: bool,
-    /// Whether the body is compressed.
+    /// Whether the body has a content coding that is not decoded here.
     pub encoded: bool,
     /// `content-length`.
     pub content_length: Option<u64>,

@@ -4,6 +4,7 @@
 //! one request at a time to prove itself after that. One that says it is full is left alone for a moment. What the
 //! client did wrong says nothing about the endpoint.
 
+use crate::bytes::{Reader, Writer};
 use crate::{Span, Timestamp};
 
 /// What an answer says about the endpoint that gave it.
@@ -79,6 +80,19 @@ impl Health {
     /// Whether a request may go there, given how many are there.
     pub(crate) fn may_serve(self, in_flight: u32, now: Timestamp) -> bool {
         now >= self.until && (self.failures < FAILURES || in_flight == 0)
+    }
+
+    pub(crate) fn encode(self, writer: &mut Writer<'_>) {
+        writer.u32(self.failures);
+        writer.u64(self.until.0);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let failures = reader.u32()?;
+        Some(Self {
+            failures,
+            until: Timestamp(reader.u64()?),
+        })
     }
 
     /// Whether there is nothing to forgive, so that serving a request is no news.

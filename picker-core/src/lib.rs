@@ -14,6 +14,7 @@ mod block;
 mod bytes;
 mod cache_fit;
 mod candidate;
+mod checkpoint;
 mod collector;
 mod config;
 mod draw;

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use crate::adapter::{AdapterFit, adapter_hash};
 use crate::candidate::{Candidate, Context};
+use crate::checkpoint;
 use crate::draw::Draws;
 use crate::eligibility::eligible;
 use crate::health::Verdict;
@@ -43,6 +44,8 @@ pub struct Pool {
     /// Hashes of all adapters ever named by a page: a model of another name is a base model.
     known_adapters: BTreeSet<u64>,
     ring: Ring,
+    /// Whether the twins lack what was placed before this worker came.
+    is_cold: bool,
     ledger_key: String,
     ledger: Ledger,
     ledger_bytes: Vec<u8>,
@@ -120,6 +123,7 @@ impl Pool {
         let mut pool = Self {
             view: View::new(name, snapshot),
             ring: Ring::new(name),
+            is_cold: false,
             ledger_key: ledger_key(name),
             twins: Twins::default(),
             listed_adapters: BTreeMap::new(),
@@ -283,6 +287,7 @@ impl Pool {
                 .retain(|(id, load)| load.requests > 0 || listed(*id));
             self.rewrite_row(shared, now);
         }
+        self.write_checkpoint(shared, now);
         self.read_ledger(shared);
         let (snapshot, ledger) = (self.view.snapshot(), &self.ledger);
         let is_live = |owner| {
@@ -317,6 +322,7 @@ impl Pool {
             ring_lapped: self.ring.lapped,
             placements_unlinked: self.twins.unlinked,
             snapshots_unreadable: self.view.unreadable,
+            cold: self.is_cold,
         }
     }
 
@@ -339,9 +345,41 @@ impl Pool {
         if self.view.refresh(shared) {
             self.follow_view();
         }
+        self.follow_ring(shared);
+    }
+
+    /// Takes in what other workers have told; starts over from their twins when too much was missed.
+    fn follow_ring(&mut self, shared: &impl SharedData) {
         let twins = &mut self.twins;
-        self.ring
+        let apply = |sequence, entry: &Entry| twins.apply(sequence, entry);
+        if self.ring.replay(shared, apply) {
+            return;
+        }
+        self.twins = Twins::default();
+        let count = self.view.snapshot().endpoints.len();
+        let from = checkpoint::restore(shared, &self.options.name, count, &mut self.twins);
+        self.is_cold = from.is_none();
+        self.ring.rejoin(shared, from.unwrap_or(0));
+        self.follow_view();
+        let twins = &mut self.twins;
+        // Should this not be enough either, the next call starts over again.
+        let _ = self
+            .ring
             .replay(shared, |sequence, entry| twins.apply(sequence, entry));
+    }
+
+    /// Writes some twins for workers that come late.
+    fn write_checkpoint(&self, shared: &impl SharedData, now: Timestamp) {
+        let (name, endpoints) = (&self.options.name, &self.view.snapshot().endpoints);
+        let last = self.ring.next() - 1;
+        if self.is_cold || endpoints.is_empty() || last == 0 {
+            return;
+        }
+        for place in checkpoint::claim(shared, name, endpoints.len(), now) {
+            if let Some(endpoint) = endpoints.get(place) {
+                checkpoint::write(shared, name, (place, endpoint.id), (&self.twins, last));
+            }
+        }
     }
 
     /// Keeps a twin for every listed endpoint, of the size it tells, and for no other.
@@ -532,13 +570,11 @@ impl Pool {
 
     /// Appends the entry that `make` builds once the twins know all entries before it; gives its number.
     fn append(&mut self, shared: &impl SharedData, make: impl Fn(&Twins) -> Entry) -> Option<u64> {
-        let twins = &mut self.twins;
         for _ in 0..WRITES_MAX {
-            self.ring
-                .replay(shared, |sequence, entry| twins.apply(sequence, entry));
-            let entry = make(twins);
+            self.follow_ring(shared);
+            let entry = make(&self.twins);
             if let Some(sequence) = self.ring.append(shared, &entry) {
-                twins.apply(sequence, &entry);
+                self.twins.apply(sequence, &entry);
                 return Some(sequence);
             }
         }
@@ -570,6 +606,8 @@ pub struct Troubles {
     pub placements_unlinked: u64,
     /// Snapshots that could not be read.
     pub snapshots_unreadable: u64,
+    /// Whether this worker came late and found no twins to begin with.
+    pub cold: bool,
 }
 
 /// The shared-data key of the ledger of `pool`.

@@ -91,7 +91,10 @@ impl Ring {
     }
 
     /// Gives `apply` every entry written since the last call, in order.
-    pub fn replay(&mut self, shared: &impl SharedData, mut apply: impl FnMut(u64, &Entry)) {
+    ///
+    /// False when entries were overwritten before they could be read: then [`Ring::rejoin`].
+    #[must_use]
+    pub fn replay(&mut self, shared: &impl SharedData, mut apply: impl FnMut(u64, &Entry)) -> bool {
         loop {
             match self.read(shared, self.next) {
                 Some((sequence, entry)) if sequence == self.next => {
@@ -100,13 +103,16 @@ impl Ring {
                     }
                     self.next += 1;
                 }
-                Some((sequence, _)) if sequence > self.next => {
-                    self.lapped += u64::from(self.next > FIRST);
-                    self.next = self.oldest(shared).max(self.next + 1);
-                }
-                _ => return,
+                Some((sequence, _)) if sequence > self.next => return false,
+                _ => return true,
             }
         }
+    }
+
+    /// Goes on at entry `from`, or at the oldest that can still be read.
+    pub fn rejoin(&mut self, shared: &impl SharedData, from: u64) {
+        self.lapped += u64::from(self.next > FIRST);
+        self.next = self.oldest(shared).max(from).max(self.next + 1);
     }
 
     /// Appends `entry` and gives its number; `None` when another worker has appended since the last replay.
@@ -276,10 +282,14 @@ mod tests {
 
     fn read_all(ring: &mut Ring, shared: &LocalData) -> Vec<u32> {
         let mut seen = Vec::new();
-        ring.replay(shared, |_, entry| match entry {
+        let read = |_, entry: &Entry| match entry {
             Entry::Placed(placed) => seen.push(placed.endpoint.0),
             other => panic!("nobody appended {other:?}"),
-        });
+        };
+        if !ring.replay(shared, read) {
+            ring.rejoin(shared, 0);
+            return read_all(ring, shared);
+        }
         seen
     }
 
@@ -301,9 +311,9 @@ mod tests {
         read_all(&mut writer, &shared);
         assert_eq!(writer.append(&shared, &done), Some(2));
         let mut seen = Vec::new();
-        reader.replay(&shared, |sequence, entry| {
-            seen.push((sequence, entry.clone()))
-        });
+        assert!(reader.replay(&shared, |sequence, entry| {
+            seen.push((sequence, entry.clone()));
+        }));
         assert_eq!(seen, [(1, placed(5)), (2, done)]);
         assert_eq!(
             read_all(&mut Ring::new("b"), &shared),

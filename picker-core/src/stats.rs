@@ -39,6 +39,8 @@ pub enum Stat {
     PlacementsUnlinked,
     /// Counter: snapshots that could not be read.
     SnapshotsUnreadable,
+    /// Gauge: 1 while a worker that came late lacks what was placed before.
+    TwinCold,
     /// Gauge: 1 while an older configuration of this pool is still in use beside a newer one.
     ConfigConflict,
 }
@@ -61,6 +63,7 @@ impl Stat {
             Self::RingLapped => ("ring_lapped_total", None),
             Self::PlacementsUnlinked => ("placements_unlinked_total", None),
             Self::SnapshotsUnreadable => ("snapshots_unreadable_total", None),
+            Self::TwinCold => ("twin_cold", None),
             Self::ConfigConflict => ("config_conflict", None),
         };
         match label {
@@ -71,6 +74,6 @@ impl Stat {
 
     /// Whether this is a gauge; all others only grow.
     pub fn is_gauge(self) -> bool {
-        self == Self::ConfigConflict
+        matches!(self, Self::ConfigConflict | Self::TwinCold)
     }
 }

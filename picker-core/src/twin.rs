@@ -15,6 +15,7 @@ use hashbrown::{DefaultHashBuilder, HashMap};
 use lru::LruCache;
 
 use crate::adapter::Adapters;
+use crate::bytes::{Reader, Writer};
 use crate::health::Health;
 use crate::ring::{Done, Entry, Placed};
 use crate::{BlockHash, EndpointId};
@@ -98,11 +99,61 @@ impl Twins {
             Entry::Placed(placed) => self.placed(sequence, placed),
             Entry::Done(done) => self.done(sequence, done),
             Entry::Judged(judged) => {
-                self.twin_mut(judged.endpoint)
-                    .health
-                    .judge(judged.verdict, judged.at);
+                let twin = self.twin_mut(judged.endpoint);
+                if sequence > twin.restored {
+                    twin.health.judge(judged.verdict, judged.at);
+                }
             }
         }
+    }
+
+    /// Appends the twin of `endpoint` and its prompts in flight.
+    pub(crate) fn encode(&self, endpoint: EndpointId, writer: &mut Writer<'_>) {
+        let Some(twin) = self.twin(endpoint) else {
+            return;
+        };
+        twin.encode(writer);
+        let pins = self.pins.iter().filter(|(_, pin)| pin.endpoint == endpoint);
+        for (placed, pin) in pins {
+            writer.u64(*placed);
+            writer.u64(pin.owner);
+            writer.count(pin.adapter);
+            writer.count(pin.run.map(u64::from));
+        }
+    }
+
+    /// Takes over the twin of `endpoint` as it was after ring entry `sequence`; `None`, and nothing, for cut bytes.
+    pub(crate) fn decode(
+        &mut self,
+        endpoint: EndpointId,
+        sequence: u64,
+        reader: &mut Reader<'_>,
+    ) -> Option<()> {
+        let mut twin = Twin::decode(reader)?;
+        twin.restored = sequence;
+        let mut pins = Vec::new();
+        while !reader.is_empty() {
+            let placed = reader.u64()?;
+            let owner = reader.u64()?;
+            let adapter = reader.count()?;
+            let run = reader.count()?.map(RunId::try_from).transpose().ok()?;
+            if let Some(run) = run {
+                twin.pin(&twin.path(run));
+            }
+            pins.push((
+                placed,
+                Pin {
+                    endpoint,
+                    owner,
+                    adapter,
+                    run,
+                    found: Vec::new(),
+                },
+            ));
+        }
+        *self.twin_mut(endpoint) = twin;
+        self.pins.extend(pins);
+        Some(())
     }
 
     /// What `endpoint` holds of a prompt of `blocks`.
@@ -165,6 +216,9 @@ impl Twins {
             ..
         } = *placed;
         let twin = self.twin_mut(endpoint);
+        if sequence <= twin.restored {
+            return;
+        }
         if let Some(adapter) = adapter {
             twin.adapters.begin(adapter);
         }
@@ -246,6 +300,8 @@ struct Twin {
     next_run: RunId,
     health: Health,
     adapters: Adapters,
+    /// The last ring entry that was in it when it was taken over from another worker.
+    restored: u64,
 }
 
 type RunId = u32;
@@ -276,11 +332,64 @@ impl Default for Twin {
             next_run: 0,
             health: Health::default(),
             adapters: Adapters::default(),
+            restored: 0,
         }
     }
 }
 
 impl Twin {
+    fn encode(&self, writer: &mut Writer<'_>) {
+        self.health.encode(writer);
+        self.adapters.encode(writer);
+        writer.u32(self.next_run);
+        writer.u32(self.runs.len() as u32);
+        for (id, run) in self.runs.iter().rev() {
+            writer.u32(*id);
+            writer.count(run.parent.map(u64::from));
+            writer.u32(run.depth as u32);
+            writer.u64(run.used);
+            writer.u32(run.blocks.len() as u32);
+            run.blocks.iter().for_each(|block| writer.u64(block.0));
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let mut twin = Self {
+            health: Health::decode(reader)?,
+            adapters: Adapters::decode(reader)?,
+            next_run: reader.u32()?,
+            ..Self::default()
+        };
+        for _ in 0..reader.u32()? {
+            let id = reader.u32()?;
+            let parent = reader.count()?.map(RunId::try_from).transpose().ok()?;
+            let (depth, used) = (reader.u32()? as usize, reader.u64()?);
+            let block = |reader: &mut Reader<'_>| reader.u64().map(BlockHash);
+            let blocks: Vec<BlockHash> = (0..reader.u32()?)
+                .map(|_| block(reader))
+                .collect::<Option<_>>()?;
+            twin.blocks += blocks.len();
+            twin.run_of.extend(blocks.iter().map(|block| (*block, id)));
+            twin.runs.put(
+                id,
+                Run {
+                    depth,
+                    parent,
+                    children: 0,
+                    pins: 0,
+                    used,
+                    blocks,
+                },
+            );
+        }
+        // Parents are more recent than their children, so they come later and are counted at the end.
+        let parents: Vec<RunId> = twin.runs.iter().filter_map(|(_, run)| run.parent).collect();
+        for parent in parents {
+            twin.runs.peek_mut(&parent)?.children += 1;
+        }
+        Some(twin)
+    }
+
     /// Goes from run to run, and inside a run by bisection: equal hashes mean equal beginnings.
     fn held(&self, blocks: &[BlockHash]) -> Held {
         let mut held = Held::default();
@@ -335,14 +444,31 @@ impl Twin {
         };
         let new = self.blocks_not_held(&placed.blocks);
         let last = self.extend(parent, depth, new)?;
-        for run in self.touch(sequence, last) {
-            if let Some(run) = self.runs.peek_mut(&run) {
+        let touched = self.touch(sequence, last);
+        self.pin(&touched);
+        self.evict();
+        Some(last)
+    }
+
+    fn pin(&mut self, runs: &[RunId]) {
+        for run in runs {
+            if let Some(run) = self.runs.peek_mut(run) {
                 self.pinned += if run.pins == 0 { run.blocks.len() } else { 0 };
                 run.pins = run.pins.saturating_add(1);
             }
         }
-        self.evict();
-        Some(last)
+    }
+
+    /// `last` and all runs before it, the first one last.
+    fn path(&self, last: RunId) -> Vec<RunId> {
+        let mut path = Vec::new();
+        let mut next = Some(last);
+        // A path is no longer than there are runs, whatever cut or strange bytes say.
+        while let Some(run) = next.filter(|_| path.len() < self.runs.len()) {
+            path.push(run);
+            next = self.runs.peek(&run).and_then(|run| run.parent);
+        }
+        path
     }
 
     /// Lets go of a prompt that ended with `last`, and puts its output behind it.
@@ -396,7 +522,7 @@ impl Twin {
         }
         let parent = self.runs.pop(&id).and_then(|run| run.parent);
         if let Some(parent) = parent.and_then(|parent| self.runs.peek_mut(&parent)) {
-            parent.children -= 1;
+            parent.children = parent.children.saturating_sub(1);
         }
     }
 
@@ -411,17 +537,14 @@ impl Twin {
 
     /// Makes `last` and all runs before it the most recent, the first one last; gives them in that order.
     fn touch(&mut self, sequence: u64, last: RunId) -> Vec<RunId> {
-        let mut touched = Vec::new();
-        let mut next = Some(last);
-        while let Some(run) = next {
-            self.runs.promote(&run);
-            touched.push(run);
-            next = self.runs.peek_mut(&run).and_then(|run| {
+        let path = self.path(last);
+        for id in &path {
+            self.runs.promote(id);
+            if let Some(run) = self.runs.peek_mut(id) {
                 run.used = sequence;
-                run.parent
-            });
+            }
         }
-        touched
+        path
     }
 
     /// The run that ends with `block`, the `depth`th of its prompt, splitting the run that holds it if need be.

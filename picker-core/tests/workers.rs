@@ -48,7 +48,7 @@ fn append(
     make: impl Fn(&Twins) -> Entry,
 ) -> u64 {
     loop {
-        ring.replay(shared, |sequence, entry| twins.apply(sequence, entry));
+        assert!(ring.replay(shared, |sequence, entry| twins.apply(sequence, entry)));
         let entry = make(twins);
         if let Some(sequence) = ring.append(shared, &entry) {
             twins.apply(sequence, &entry);
@@ -102,7 +102,7 @@ fn replicas_that_append_at_once_end_up_the_same() {
     });
     let mut views = Vec::new();
     for (mut ring, mut index) in replicas {
-        ring.replay(&shared, |sequence, entry| index.apply(sequence, entry));
+        assert!(ring.replay(&shared, |sequence, entry| index.apply(sequence, entry)));
         assert_eq!((ring.next(), ring.lapped, index.unlinked), (901, 0, 0));
         let matched = |endpoint| (0..40).map(move |it| (endpoint, prompt(it)));
         let view: Vec<usize> = (1..=3)

@@ -7,6 +7,7 @@ mod cpu;
 mod overhead;
 mod report;
 pub mod routing;
+mod scan;
 mod subject;
 mod upstream;
 
@@ -18,6 +19,7 @@ use clap::Subcommand;
 use crate::workspace;
 use overhead::OverheadArguments;
 use routing::RoutingArguments;
+use scan::ScanArguments;
 
 /// What to measure.
 #[derive(Clone, Debug, Subcommand)]
@@ -26,6 +28,8 @@ pub enum BenchArguments {
     Overhead(OverheadArguments),
     /// Compare this picker with other routers, on simulated model servers in virtual time
     Routing(RoutingArguments),
+    /// Time the request scanner and the block hash, native and as wasm
+    Scan(ScanArguments),
 }
 
 /// Measures; a debug build builds itself again for release and hands over.
@@ -43,5 +47,6 @@ pub fn bench(arguments: &BenchArguments) -> Result<()> {
     match arguments {
         BenchArguments::Overhead(arguments) => overhead::overhead(arguments),
         BenchArguments::Routing(arguments) => routing::routing(arguments),
+        BenchArguments::Scan(arguments) => scan::scan(*arguments),
     }
 }

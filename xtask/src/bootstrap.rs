@@ -262,4 +262,38 @@ mod tests {
             assert_eq!(picker["pools"][0]["limits"]["requestBodyBytes"], "32Mi");
         }
     }
+
+    #[test]
+    fn envoy_closes_idle_connections_before_the_engines_do() {
+        for bootstrap in shipped() {
+            let clusters = bootstrap.0.pointer("/static_resources/clusters").unwrap();
+            for cluster in clusters.as_array().unwrap() {
+                let options = &cluster["typed_extension_protocol_options"];
+                let options = &options["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"];
+                let idle = &options["common_http_protocol_options"]["idle_timeout"];
+                assert_eq!(idle, "4s", "{cluster}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_timer_cuts_a_long_generation_and_no_breaker_of_envoy_a_busy_pool() {
+        for mut bootstrap in shipped() {
+            for cluster in ["llm", "picker_endpoints"] {
+                let cluster = bootstrap.cluster_mut(cluster).unwrap();
+                let limits = &cluster["circuit_breakers"]["thresholds"][0];
+                for limit in ["max_connections", "max_pending_requests", "max_requests"] {
+                    assert_eq!(limits[limit], 40_000, "{limit}");
+                }
+            }
+            let manager = bootstrap.manager_mut(TRAFFIC).unwrap();
+            assert_eq!(manager["stream_idle_timeout"], "3600s");
+            let host = &manager["route_config"]["virtual_hosts"][0];
+            for route in host["routes"].as_array().unwrap() {
+                assert_eq!(route["route"]["timeout"], "0s");
+            }
+            let retried = host["retry_policy"]["retry_on"].as_str().unwrap();
+            assert!(retried.contains("reset-before-request"), "{retried}");
+        }
+    }
 }

@@ -397,3 +397,61 @@ fn an_adapter_goes_where_it_was_loaded_although_the_page_forgot_it() {
         );
     }
 }
+
+#[test]
+fn a_worker_that_comes_late_or_fell_behind_knows_what_the_others_know() {
+    let shared = LocalData::default();
+    let (mut first, mut draws) = worker(3, 1);
+    let (mut sleeper, _) = worker(3, 2);
+    sleeper.catch_up(&shared);
+    let mut flying = Vec::new();
+    for number in 0..3000_u64 {
+        let now = Timestamp(number * 10_000);
+        let request = request(number % 70, 3 + number % 9);
+        flying.push(
+            first
+                .pick(&shared, &request, &mut draws, now)
+                .unwrap()
+                .ticket,
+        );
+        if number % 3 > 0 {
+            let mut ticket = flying.remove((number % 2) as usize * (flying.len() - 1));
+            first.on_done(
+                &shared,
+                &mut ticket,
+                Answered {
+                    output_tokens: Some(70),
+                    ..Answered::default()
+                },
+                now,
+            );
+        }
+        if number % 10 == 0 {
+            first.tick(&shared, now);
+        }
+    }
+    assert!(
+        first.ring.next() > 3 * crate::RING_ENTRIES,
+        "the ring has gone round"
+    );
+    let (mut late, _) = worker(3, 3);
+    late.catch_up(&shared);
+    sleeper.catch_up(&shared);
+    first.catch_up(&shared);
+    for pool in [&late, &sleeper] {
+        assert!(!pool.troubles().cold);
+        assert_eq!(pool.ring.next(), first.ring.next());
+        for id in [1, 2, 3].map(EndpointId) {
+            let numbers = |pool: &Pool| (pool.twins.blocks(id), pool.twins.pinned(id));
+            assert_eq!(numbers(pool), numbers(&first), "{id:?}");
+            for seed in 0..70 {
+                let prompt = &request(seed, 12).prompts[0].blocks;
+                assert_eq!(
+                    pool.twins.held(id, prompt),
+                    first.twins.held(id, prompt),
+                    "{seed}"
+                );
+            }
+        }
+    }
+}

@@ -323,3 +323,43 @@ fn only_the_stretch_that_was_forgotten_tells_the_age() {
         "even the system prompt was gone"
     );
 }
+
+#[test]
+fn a_twin_is_read_as_it_was_written_and_cut_bytes_change_nothing() {
+    let mut real = Real::with_capacity(50);
+    real.serve(&chain(&[1, 2, 3, 4]));
+    let placed = real.place(&chain(&[1, 2, 9, 9, 9]));
+    let mut bytes = Vec::new();
+    real.0.encode(ENDPOINT, &mut Writer(&mut bytes));
+    let restored = |bytes: &[u8]| {
+        let mut twins = Twins::default();
+        twins
+            .decode(ENDPOINT, real.1 - 1, &mut Reader(bytes))
+            .map(|()| twins)
+    };
+    let mut copy = Real(restored(&bytes).unwrap(), real.1);
+    for prompt in [&[1, 2, 3, 4][..], &[1, 2, 9, 9, 9], &[1, 2], &[7]] {
+        let prompt = chain(prompt);
+        assert_eq!(
+            copy.0.held(ENDPOINT, &prompt),
+            real.0.held(ENDPOINT, &prompt)
+        );
+    }
+    copy.finish(placed, 0);
+    assert_eq!(copy.0.pinned(ENDPOINT), 0);
+    let whole: Vec<usize> = (0..bytes.len())
+        .filter(|cut| restored(&bytes[..*cut]).is_some())
+        .collect();
+    assert_eq!(
+        whole.len(),
+        1,
+        "only without its pins is a twin whole: {whole:?}"
+    );
+    for place in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 0x55;
+        if let Some(mut twins) = restored(&damaged) {
+            twins.set_capacity(ENDPOINT, 1);
+        }
+    }
+}

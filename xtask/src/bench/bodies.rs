@@ -28,6 +28,21 @@ pub(super) fn chat(bytes: usize, seed: u64, stream: bool) -> Vec<u8> {
     body(&messages).into_bytes()
 }
 
+/// A chat of exactly `bytes` bytes that is little more than one inline image.
+pub(super) fn image(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut draw = Draw::new(seed);
+    let body = |data: &str| {
+        let url = format!("data:image/png;base64,{data}");
+        let image = json!({"type": "image_url", "image_url": {"url": url}});
+        let question = json!({"type": "text", "text": "What does the image show?"});
+        json!({"model": MODEL, "messages": [{"role": "user", "content": [question, image]}]})
+            .to_string()
+    };
+    let missing = bytes.saturating_sub(body("").len());
+    let digit = |_| char::from(BASE64[draw.below(BASE64.len())]);
+    body(&(0..missing).map(digit).collect::<String>()).into_bytes()
+}
+
 /// Prose in lines of some 80 characters.
 fn text(draw: &mut Draw, bytes: usize) -> String {
     let mut text = String::new();
@@ -39,6 +54,8 @@ fn text(draw: &mut Draw, bytes: usize) -> String {
 }
 
 const MODEL: &str = "meta-llama/Llama-3.1-8B-Instruct";
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// A long turn of a conversation, or a retrieved passage.
 const TURN_BYTES: usize = 2000;
@@ -55,6 +72,7 @@ mod tests {
             let read: serde_json::Value = serde_json::from_slice(&body).unwrap();
             assert!(read["messages"].as_array().unwrap().len() > 1);
             assert_ne!(body, chat(bytes, 8, false));
+            assert_eq!(image(bytes, 7).len(), bytes);
         }
     }
 }

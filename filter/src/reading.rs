@@ -1,0 +1,106 @@
+//! A request's body while it is read.
+
+use codecs::{Coding, DecodeError, Decoder};
+use picker_core::{HashSeed, Refusal, Request, RequestScanner, Shape};
+
+use crate::host::{self, Buffer, HeaderMap};
+
+/// What a stream holds while its body comes.
+pub(crate) struct Reading {
+    pub(crate) pool: usize,
+    scanner: RequestScanner,
+    decoder: Option<Decoder>,
+    limit: u64,
+    /// Bytes of the body that were read, as they were sent.
+    read: usize,
+}
+
+/// How a body is encoded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Identity,
+    Known(Coding),
+    /// By several codings, or by one that is not decoded here.
+    Unknown,
+}
+
+/// Why a body is not read to its end.
+pub(crate) enum Unread {
+    /// It is answered by us.
+    Refused(Refusal),
+    /// Its content coding is damaged or needs too much memory: load alone decides.
+    Undecodable,
+}
+
+impl Encoding {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let Some((_, value)) = headers.iter().find(|it| it.0 == b"content-encoding") else {
+            return Self::Identity;
+        };
+        let Ok(value) = std::str::from_utf8(value) else {
+            return Self::Unknown;
+        };
+        if value.trim().eq_ignore_ascii_case("identity") {
+            return Self::Identity;
+        }
+        Coding::named(value).map_or(Self::Unknown, Self::Known)
+    }
+}
+
+impl Reading {
+    /// `limit` is for the body as it was sent and for what is decoded of it.
+    pub(crate) fn new(pool: usize, shape: Shape, encoding: Encoding, limit: u64) -> Self {
+        Self {
+            pool,
+            scanner: RequestScanner::new(shape),
+            decoder: match encoding {
+                Encoding::Known(coding) => Some(Decoder::new(coding, limit)),
+                Encoding::Identity | Encoding::Unknown => None,
+            },
+            limit,
+            read: 0,
+        }
+    }
+
+    pub(crate) fn shape(&self) -> Shape {
+        self.scanner.shape()
+    }
+
+    /// Reads what is new of the buffered body; `size` is all of it.
+    pub(crate) fn read(&mut self, size: usize) -> Result<(), Unread> {
+        if self.limit < size as u64 {
+            return Err(self.too_large());
+        }
+        if size <= self.read {
+            return Ok(());
+        }
+        let chunk = host::buffer(Buffer::RequestBody, self.read, size - self.read);
+        self.read = size;
+        let Some(decoder) = &mut self.decoder else {
+            self.scanner.push(&chunk);
+            return Ok(());
+        };
+        let decoded = decoder.push(&chunk, &mut |piece| self.scanner.push(piece));
+        decoded.map_err(|error| self.unread(error))
+    }
+
+    /// The request, once the body is complete.
+    pub(crate) fn finish(mut self, seed: HashSeed) -> Result<Request, Unread> {
+        if let Some(decoder) = self.decoder.take() {
+            let decoded = decoder.finish(&mut |piece| self.scanner.push(piece));
+            decoded.map_err(|error| self.unread(error))?;
+        }
+        Ok(self.scanner.finish(seed))
+    }
+
+    fn unread(&self, error: DecodeError) -> Unread {
+        match error {
+            DecodeError::TooLarge => self.too_large(),
+            DecodeError::Corrupt | DecodeError::WindowTooLarge => Unread::Undecodable,
+        }
+    }
+
+    fn too_large(&self) -> Unread {
+        Unread::Refused(Refusal::BodyTooLarge { limit: self.limit })
+    }
+}
