@@ -35,7 +35,7 @@ pub enum BenchArguments {
 /// Measures; a debug build builds itself again for release and hands over.
 pub fn bench(arguments: &BenchArguments) -> Result<()> {
     if cfg!(debug_assertions) {
-        let mut command = workspace::cargo(&["run", "--quiet", "--release", "--manifest-path"]);
+        let mut command = workspace::cargo(&["run", "--release", "--manifest-path"]);
         command.arg(workspace::root().join("Cargo.toml"));
         command.args(["--package", "xtask", "--"]);
         // Files are named from where the user stands.
