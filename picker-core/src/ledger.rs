@@ -1,7 +1,8 @@
 //! What is in flight, counted by all workers in one byte string.
 //!
-//! Each worker owns one row and rewrites it whole with absolute numbers, so a lost write heals at the next one. A row
-//! whose owner has not written it for [`ROW_LIFETIME`] is void: its worker died, and its streams with it.
+//! Each worker owns one row and rewrites it whole with absolute numbers, so a lost write heals at
+//! the next one. A row whose owner has not written it for [`ROW_LIFETIME`] is void: its worker
+//! died, and its streams with it.
 
 use alloc::vec::Vec;
 
@@ -13,7 +14,8 @@ use crate::{EndpointId, Span, Timestamp};
 pub struct Load {
     /// Requests in flight.
     pub requests: u32,
-    /// Prompt tokens in flight that the endpoint has to compute and that have not given a first byte yet.
+    /// Prompt tokens in flight that the endpoint has to compute and that have not given a first
+    /// byte yet.
     pub prefill_tokens: u32,
     /// Requests sent so far; wraps.
     pub sent: u32,
@@ -81,7 +83,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Reads a ledger; bytes of another release, or cut ones, are an empty ledger, which heals as rows are rewritten.
+    /// Reads a ledger; bytes of another release, or cut ones, are an empty ledger, which heals as
+    /// rows are rewritten.
     pub fn decode(bytes: &[u8]) -> Self {
         decode(bytes).unwrap_or_default()
     }
@@ -108,9 +111,11 @@ impl Ledger {
         }
     }
 
-    /// Puts `row` in the place of its owner's row, on the slot it had or the lowest free one, and drops void rows.
+    /// Puts `row` in the place of its owner's row, on the slot it had or the lowest free one, and
+    /// drops void rows.
     ///
-    /// `row.slot` is set. When all slots are taken the row shares the last one; only names depend on slots.
+    /// `row.slot` is set. When all slots are taken the row shares the last one; only names depend
+    /// on slots.
     pub fn put(&mut self, row: &mut Row, now: Timestamp) {
         row.heartbeat = now;
         let own = self
@@ -177,7 +182,8 @@ fn decode(bytes: &[u8]) -> Option<Ledger> {
     Some(Ledger { rows })
 }
 
-/// A row not rewritten for this long is void. Owners rewrite theirs every 250 ms, so eight beats are missed first.
+/// A row not rewritten for this long is void. Owners rewrite theirs every 250 ms, so eight beats
+/// are missed first.
 pub const ROW_LIFETIME: Span = Span::from_millis(2000);
 
 /// The first byte of a ledger; raised when the layout changes.

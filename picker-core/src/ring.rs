@@ -1,8 +1,9 @@
 //! One order of events for all workers: who was given which blocks.
 //!
-//! Entry `n` lives under key `n mod RING_ENTRIES`. A worker appends by compare-and-swap on the key of the next entry,
-//! so it succeeds only when it has seen every entry before its own, and all workers apply the same entries in the
-//! same order. No entry is ever missing in the middle: there is nothing to claim first and then to fill.
+//! Entry `n` lives under key `n mod RING_ENTRIES`. A worker appends by compare-and-swap on the key
+//! of the next entry, so it succeeds only when it has seen every entry before its own, and all
+//! workers apply the same entries in the same order. No entry is ever missing in the middle: there
+//! is nothing to claim first and then to fill.
 
 use alloc::format;
 use alloc::string::String;
@@ -115,7 +116,8 @@ impl Ring {
         self.next = self.oldest(shared).max(from).max(self.next + 1);
     }
 
-    /// Appends `entry` and gives its number; `None` when another worker has appended since the last replay.
+    /// Appends `entry` and gives its number; `None` when another worker has appended since the last
+    /// replay.
     ///
     /// After `None`, replay and think again: what `entry` says may have changed.
     #[must_use]
@@ -151,7 +153,8 @@ impl Ring {
         newest.saturating_sub(RING_ENTRIES - 2).max(FIRST)
     }
 
-    /// The entry under the key of `sequence`, with its own number; `None` when the key was never written.
+    /// The entry under the key of `sequence`, with its own number; `None` when the key was never
+    /// written.
     fn read(&mut self, shared: &impl SharedData, sequence: u64) -> Option<(u64, Option<Entry>)> {
         let key = self.key(sequence);
         self.version = shared.get(&key, &mut self.value);
@@ -245,7 +248,8 @@ fn decode_placed(mut reader: Reader<'_>) -> Option<Placed> {
     })
 }
 
-/// Entries kept. Workers replay every 100 ms at the latest, so this bears 10,000 placements a second.
+/// Entries kept. Workers replay every 100 ms at the latest, so this bears 10,000 placements a
+/// second.
 pub const RING_ENTRIES: u64 = 1024;
 
 /// The number of the first entry; 0 stands for a key that was never written.
