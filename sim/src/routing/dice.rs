@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn the_least_is_chosen_and_ties_are_settled_evenly() {
         let mut dice = Dice::new(1, 1);
-        let costs = [3.0, 1.0, 1.0 + 1e-12, 2.0];
+        let costs = [3.0, 1.0 + 1e-12, 1.0, 2.0];
         let mut counts = [0; 4];
         for _ in 0..4000 {
             counts[dice.least(&[0, 1, 2, 3], |pod| costs[pod])] += 1;

@@ -103,17 +103,13 @@ fn plot(rows: &[Row], directory: &Path) -> Result<()> {
 
 fn cases(arguments: &RoutingArguments) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
-    let policies = match arguments.policy.as_slice() {
-        [] => PolicyKind::ALL.as_slice(),
-        policies => policies,
-    };
     let concurrencies: Vec<Option<usize>> = match arguments.concurrency.as_slice() {
         [] => vec![None],
         clients => clients.iter().copied().map(Some).collect(),
     };
     for source in sources(arguments)? {
         for &concurrency in &concurrencies {
-            for &policy in policies {
+            for policy in policies(arguments, &source) {
                 let variants = variants(arguments, policy).into_iter();
                 cases.extend(variants.map(|(workers, rule, seed)| Case {
                     source: source.clone(),
@@ -127,6 +123,17 @@ fn cases(arguments: &RoutingArguments) -> Result<Vec<Case>> {
         }
     }
     Ok(cases)
+}
+
+/// The policies asked for, or all that differ on these requests.
+fn policies(arguments: &RoutingArguments, source: &Source) -> Vec<PolicyKind> {
+    if !arguments.policy.is_empty() {
+        return arguments.policy.clone();
+    }
+    let has_adapters = matches!(source, Source::Scenario(Scenario::Lora));
+    let all = PolicyKind::ALL.into_iter();
+    all.filter(|&policy| has_adapters || policy != PolicyKind::GaieLora)
+        .collect()
 }
 
 /// The workers, parameters and seeds that a policy is run with.

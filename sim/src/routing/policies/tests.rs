@@ -165,15 +165,14 @@ fn adapters_run_where_they_are_or_have_a_place() {
 fn who_knows_the_caches_goes_where_the_prefix_really_is() {
     for kind in [PolicyKind::LlmDPrecise, PolicyKind::LMetric] {
         let mut bench = Bench::new(kind, 3);
-        let served = job(1000, 7);
-        let server = &mut bench.servers[1];
-        assert!(
-            server
-                .push(Duration::ZERO, served.engine_request())
-                .is_some()
-        );
-        server.advance(Duration::from_secs(10)).for_each(drop);
-        assert_eq!(bench.send(7), 1, "{}", kind.name());
+        for (pod, server) in bench.servers.iter_mut().enumerate() {
+            let served = job(1000, pod as u64).engine_request();
+            assert!(server.push(Duration::ZERO, served).is_some());
+            server.advance(Duration::from_secs(10)).for_each(drop);
+        }
+        for prefix in [2, 0, 1] {
+            assert_eq!(bench.send(prefix), prefix as usize, "{}", kind.name());
+        }
     }
 }
 
