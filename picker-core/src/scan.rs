@@ -28,6 +28,7 @@
 //!   those above, each after its mark.
 //! - *Previous*: `previous_response_id` stands before all else, for what it names is not known here.
 //! - *Query*: what a server puts before each document to sort stands before each of these prompts.
+//! - *Features*: the hash of an image among token ids changes the block in which it begins.
 //!
 //! A request that leaves nothing in a server's cache has prompts without blocks.
 //!
@@ -40,6 +41,7 @@
 //! [lexer]: crate::json [mark]: fields::Mark
 
 mod billing;
+mod features;
 mod fields;
 mod form;
 #[cfg(test)]
