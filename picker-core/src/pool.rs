@@ -490,18 +490,22 @@ impl Pool {
         version
     }
 
+    /// Writes this worker's row into the ledger that was read last.
     fn write_ledger(&mut self, shared: &impl SharedData, version: Version, now: Timestamp) -> bool {
         self.claimed = true;
-        self.ledger.put(&mut self.row, now);
-        self.ledger_bytes.clear();
-        self.ledger.encode(&mut self.ledger_bytes);
+        if !Ledger::overwrite(&mut self.ledger_bytes, &mut self.row, now) {
+            self.ledger = Ledger::decode(&self.ledger_bytes);
+            self.ledger.put(&mut self.row, now);
+            self.ledger_bytes.clear();
+            self.ledger.encode(&mut self.ledger_bytes);
+        }
         shared.set_if(&self.ledger_key, &self.ledger_bytes, version)
     }
 
     /// Writes this worker's row; should other workers always be faster, the next write says the same.
     fn rewrite_row(&mut self, shared: &impl SharedData, now: Timestamp) {
         for _ in 0..WRITES_MAX {
-            let version = self.read_ledger(shared);
+            let version = shared.get(&self.ledger_key, &mut self.ledger_bytes);
             if self.write_ledger(shared, version, now) {
                 return;
             }
@@ -534,8 +538,10 @@ impl Pool {
     fn append(&mut self, shared: &impl SharedData, make: impl Fn(&Twins) -> Entry) -> Option<u64> {
         let twins = &mut self.twins;
         for _ in 0..WRITES_MAX {
-            self.ring
-                .replay(shared, |sequence, entry| twins.apply(sequence, entry));
+            if !self.ring.is_at_end() {
+                self.ring
+                    .replay(shared, |sequence, entry| twins.apply(sequence, entry));
+            }
             let entry = make(twins);
             if let Some(sequence) = self.ring.append(shared, &entry) {
                 twins.apply(sequence, &entry);
