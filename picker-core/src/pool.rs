@@ -532,11 +532,15 @@ impl Pool {
         version
     }
 
+    /// Writes this worker's row into the ledger that was read last.
     fn write_ledger(&mut self, shared: &impl SharedData, version: Version, now: Timestamp) -> bool {
         self.claimed = true;
-        self.ledger.put(&mut self.row, now);
-        self.ledger_bytes.clear();
-        self.ledger.encode(&mut self.ledger_bytes);
+        if !Ledger::overwrite(&mut self.ledger_bytes, &mut self.row, now) {
+            self.ledger = Ledger::decode(&self.ledger_bytes);
+            self.ledger.put(&mut self.row, now);
+            self.ledger_bytes.clear();
+            self.ledger.encode(&mut self.ledger_bytes);
+        }
         shared.set_if(&self.ledger_key, &self.ledger_bytes, version)
     }
 
@@ -544,7 +548,7 @@ impl Pool {
     /// same.
     fn rewrite_row(&mut self, shared: &impl SharedData, now: Timestamp) {
         for _ in 0..WRITES_MAX {
-            let version = self.read_ledger(shared);
+            let version = shared.get(&self.ledger_key, &mut self.ledger_bytes);
             if self.write_ledger(shared, version, now) {
                 return;
             }
@@ -578,7 +582,9 @@ impl Pool {
     /// number.
     fn append(&mut self, shared: &impl SharedData, make: impl Fn(&Twins) -> Entry) -> Option<u64> {
         for _ in 0..WRITES_MAX {
-            self.follow_ring(shared);
+            if !self.ring.is_at_end() {
+                self.follow_ring(shared);
+            }
             let entry = make(&self.twins);
             if let Some(sequence) = self.ring.append(shared, &entry) {
                 self.twins.apply(sequence, &entry);
