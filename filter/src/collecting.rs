@@ -38,7 +38,8 @@ impl Collecting {
         let held = self.lease.is_held();
         if !self.lease.try_hold(&Host, eagerness, now) {
             if held {
-                // Whoever holds it now goes on from what is published, and so shall this root if it gets it back.
+                // Whoever holds it now goes on from what is published, and so shall this root if it
+                // gets it back.
                 self.collector = Collector::default();
             }
             return;

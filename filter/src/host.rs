@@ -1,8 +1,9 @@
 //! Every call into the host.
 //!
-//! The SDK's own wrappers panic on statuses they do not expect, and a panic takes down the virtual machine of a worker
-//! with all its streams. So the imports are declared here and every status becomes a `Result`. The one exception is
-//! [`http_call`]: only the SDK's wrapper can tell its dispatcher whose call was answered.
+//! The SDK's own wrappers panic on statuses they do not expect, and a panic takes down the virtual
+//! machine of a worker with all its streams. So the imports are declared here and every status
+//! becomes a `Result`. The one exception is [`http_call`]: only the SDK's wrapper can tell its
+//! dispatcher whose call was answered.
 #![allow(unsafe_code, reason = "the host is reached through a C interface")]
 
 use std::ptr::null_mut;
@@ -72,7 +73,8 @@ impl SharedData for Host {
     fn get(&self, key: &str, value: &mut Vec<u8>) -> Version {
         value.clear();
         let (mut data, mut size, mut version) = (null_mut(), 0, 0);
-        // SAFETY: the pointers are valid for the call, and a successful one hands over an allocation of `size` bytes.
+        // SAFETY: the pointers are valid for the call, and a successful one hands over an
+        // allocation of `size` bytes.
         let status = unsafe {
             proxy_get_shared_data(
                 key.as_ptr(),
@@ -252,7 +254,8 @@ pub(crate) fn set_filter_state(name: &str, value: &str) -> Result<(), HostError>
     result(unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) })
 }
 
-/// Sets the filter state that names the destination of an `ORIGINAL_DST` cluster, before any header.
+/// Sets the filter state that names the destination of an `ORIGINAL_DST` cluster, before any
+/// header.
 pub(crate) fn set_original_destination(address: &str) -> Result<(), HostError> {
     const FUNCTION: &str = "set_envoy_filter_state";
     // The argument is a protobuf message: path = 1, value = 2, span = 3 with 1 for the request.
@@ -310,7 +313,8 @@ pub(crate) fn set_tick_period(period: Span) -> Result<(), HostError> {
     result(unsafe { proxy_set_tick_period_milliseconds(period.as_millis() as u32) })
 }
 
-/// Sends a GET through `cluster`; the answer comes to `on_http_call_response` under the returned number.
+/// Sends a GET through `cluster`; the answer comes to `on_http_call_response` under the returned
+/// number.
 ///
 /// The SDK's wrapper handles all statuses that Envoy's `proxy_http_call` returns.
 pub(crate) fn http_call(cluster: &str, headers: Vec<(&str, &str)>, timeout: Span) -> Option<u32> {
@@ -340,7 +344,8 @@ pub(crate) fn log_critical(message: &str) {
 }
 
 fn write_log(level: u32, message: &str) {
-    // SAFETY: the host copies the slice before it returns. There is nobody to tell that logging failed.
+    // SAFETY: the host copies the slice before it returns. There is nobody to tell that logging
+    // failed.
     unsafe { proxy_log(level, message.as_ptr(), message.len()) };
 }
 
@@ -373,7 +378,8 @@ fn result(status: u32) -> Result<(), HostError> {
     }
 }
 
-/// A header map in the form of the ABI: the count, all lengths, then all names and values, each ended by a NUL.
+/// A header map in the form of the ABI: the count, all lengths, then all names and values, each
+/// ended by a NUL.
 fn header_map(headers: &[(&str, &str)]) -> Vec<u8> {
     let mut bytes = (headers.len() as u32).to_le_bytes().to_vec();
     for (name, value) in headers {
@@ -393,8 +399,8 @@ fn header_map(headers: &[(&str, &str)]) -> Vec<u8> {
 ///
 /// # Safety
 ///
-/// `data` is null or points to `size` bytes that the host allocated through `proxy_on_memory_allocate`, which uses
-/// this module's allocator, and that nobody else owns.
+/// `data` is null or points to `size` bytes that the host allocated through
+/// `proxy_on_memory_allocate`, which uses this module's allocator, and that nobody else owns.
 unsafe fn taken(data: *mut u8, size: usize) -> Vec<u8> {
     if data.is_null() {
         return Vec::new();

@@ -1,8 +1,9 @@
 //! The picker as a proxy-wasm module: HTTP filter, collector and local pages.
 //!
-//! One module in three roles, told apart by its configuration: the filter has pools, the pages have `serve: page`, and
-//! the bootstrap service, which only collects, has none. Nothing is decided here: callbacks of the host become calls of
-//! `picker-core`, and what it answers becomes calls of the host.
+//! One module in three roles, told apart by its configuration: the filter has pools, the pages have
+//! `serve: page`, and the bootstrap service, which only collects, has none. Nothing is decided
+//! here: callbacks of the host become calls of `picker-core`, and what it answers becomes calls of
+//! the host.
 
 mod collecting;
 mod host;

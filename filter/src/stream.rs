@@ -23,7 +23,8 @@ pub(crate) struct Stream {
 enum Phase {
     /// Not ours, not yet or not any more.
     Passing,
-    /// The headers are held while the body comes. Boxed, for most streams are in another phase most of the time.
+    /// The headers are held while the body comes. Boxed, for most streams are in another phase most
+    /// of the time.
     Reading(Box<Reading>),
     /// Counted for an endpoint of the pool until it ends.
     Sent(Box<Sent>),
@@ -324,7 +325,8 @@ fn verdict() -> Option<Verdict> {
     }
 }
 
-/// Of several headers of one name the first counts. What is not UTF-8 is replaced, so it equals no name of ours.
+/// Of several headers of one name the first counts. What is not UTF-8 is replaced, so it equals no
+/// name of ours.
 fn read_head(worker: &Worker, headers: &HeaderMap, ends: bool) -> Head {
     let pools = &worker.config.pools;
     let by_cluster = pools.iter().any(|pool| !pool.matches.clusters.is_empty());

@@ -1,4 +1,5 @@
-//! Faults on demand, only in test builds: what happens when a virtual machine dies must be seen to happen.
+//! Faults on demand, only in test builds: what happens when a virtual machine dies must be seen to
+//! happen.
 
 use picker_core::SharedData;
 

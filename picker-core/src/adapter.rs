@@ -1,6 +1,7 @@
 //! Which LoRA adapters an endpoint has loaded, as far as our own requests tell.
 //!
-//! An engine's page names only adapters with live requests, so an idle one that is still loaded is known by memory.
+//! An engine's page names only adapters with live requests, so an idle one that is still loaded is
+//! known by memory.
 
 use alloc::vec::Vec;
 

@@ -157,6 +157,15 @@ impl BlockHasher {
     }
 }
 
+impl HashedText {
+    /// Makes the content of a full block another one, depending on `hash`.
+    pub(crate) fn mix(&mut self, block: usize, hash: u64) {
+        if let Some(content) = self.contents.get_mut(block) {
+            *content = link(*content, hash);
+        }
+    }
+}
+
 impl Chain {
     pub(crate) fn new(origin: u64) -> Self {
         Self {

@@ -1,10 +1,11 @@
 //! The loop back from the engine: does its cache hold what the twin expects?
 //!
-//! A twin that is too large expects blocks that the engine has forgotten; one that is too small knows too few. Over
-//! windows of prompt tokens what was expected is compared with what the engine found: by what answers tell, which is
-//! exact, or else by its counters where all its work is ours. The twin's capacity follows. One bad window is a twin
-//! that had wrong beliefs, which it forgets by itself; two in a row are a twin of the wrong size. Where answers tell,
-//! the twin has forgotten what the engine has, block by block, so its capacity has only to grow.
+//! A twin that is too large expects blocks that the engine has forgotten; one that is too small
+//! knows too few. Over windows of prompt tokens what was expected is compared with what the engine
+//! found: by what answers tell, which is exact, or else by its counters where all its work is ours.
+//! The twin's capacity follows. One bad window is a twin that had wrong beliefs, which it forgets
+//! by itself; two in a row are a twin of the wrong size. Where answers tell, the twin has forgotten
+//! what the engine has, block by block, so its capacity has only to grow.
 
 use crate::candidate::SHARE_ALONE;
 use crate::ledger::Load;
@@ -18,8 +19,8 @@ pub struct CacheFit {
 }
 
 impl CacheFit {
-    /// The part of the advertised cache to count on, given what it was, what all our workers have counted, the
-    /// endpoint's own count of cached prompt tokens, and our share of its work.
+    /// The part of the advertised cache to count on, given what it was, what all our workers have
+    /// counted, the endpoint's own count of cached prompt tokens, and our share of its work.
     pub fn update(&mut self, known: f64, load: Load, hits: Option<u64>, share: Option<f64>) -> f64 {
         let counter = hits.unwrap_or(0);
         let (begin, begin_counter) = *self.begin.get_or_insert((load, counter));

@@ -10,7 +10,8 @@ use crate::twin::Held;
 pub struct Candidate<'a> {
     /// The endpoint as the snapshot shows it.
     pub endpoint: &'a EndpointState,
-    /// Whether its metrics are young enough to be believed. When not, only the rest says anything about it.
+    /// Whether its metrics are young enough to be believed. When not, only the rest says anything
+    /// about it.
     pub fresh: bool,
     /// What all workers of this Envoy have in flight there.
     pub load: Load,
@@ -43,7 +44,8 @@ pub struct Context<'a> {
 impl Candidate<'_> {
     /// Requests sent by all workers since the metrics were read: what the metrics do not show yet.
     ///
-    /// The difference of two running totals; it is zero, not huge, after a worker's row and its total have gone.
+    /// The difference of two running totals; it is zero, not huge, after a worker's row and its
+    /// total have gone.
     pub fn sent_since_scrape(&self) -> u32 {
         let since = self.load.sent.wrapping_sub(self.endpoint.sent_at_scrape);
         if since > u32::MAX / 2 { 0 } else { since }
@@ -90,7 +92,8 @@ impl Context<'_> {
 /// The share above which an endpoint is taken to be ours alone: tokens are estimates.
 pub(crate) const SHARE_ALONE: f64 = 0.9;
 
-/// The least share that unseen requests are scaled by: a share of nothing would make every request weigh endlessly.
+/// The least share that unseen requests are scaled by: a share of nothing would make every request
+/// weigh endlessly.
 pub(crate) const SHARE_LEAST: f64 = 0.1;
 
 /// Tokens in an engine's block, unless it tells otherwise: vLLM's default on GPUs.

@@ -1,8 +1,9 @@
 //! What a worker that starts late, or that fell behind, begins with: the twins as others know them.
 //!
-//! Any worker that knows all writes one twin after the other, each with the number of the last ring entry in it, so
-//! that a newcomer reads the twins and replays only what came after. Whose turn it is stands under one key and is
-//! claimed by compare-and-swap, so that a pool's workers write each twin once.
+//! Any worker that knows all writes one twin after the other, each with the number of the last ring
+//! entry in it, so that a newcomer reads the twins and replays only what came after. Whose turn it
+//! is stands under one key and is claimed by compare-and-swap, so that a pool's workers write each
+//! twin once.
 
 use alloc::format;
 use alloc::string::String;
@@ -64,8 +65,8 @@ pub(crate) fn write(
     shared.set(&twin_key(pool, place), &value);
 }
 
-/// Takes over the newest twins of the first `count` places; the number of the ring entry that comes after the oldest
-/// of them, or `None` when there are none.
+/// Takes over the newest twins of the first `count` places; the number of the ring entry that comes
+/// after the oldest of them, or `None` when there are none.
 pub(crate) fn restore(
     shared: &impl SharedData,
     pool: &str,

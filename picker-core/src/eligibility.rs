@@ -1,8 +1,8 @@
 //! Which endpoints may be chosen.
 //!
-//! One that sleeps, at whose address nothing listens or that fails is left out as long as there is another. When all
-//! are, all are tried: the request is better sent to an endpoint that may have come back than refused. Missing or
-//! stale metrics do not exclude anyone.
+//! One that sleeps, at whose address nothing listens or that fails is left out as long as there is
+//! another. When all are, all are tried: the request is better sent to an endpoint that may have
+//! come back than refused. Missing or stale metrics do not exclude anyone.
 
 use alloc::vec::Vec;
 

@@ -7,8 +7,9 @@ use core::str::FromStr;
 
 /// The number of one incarnation of an endpoint.
 ///
-/// The collector gives it out. It changes when the server behind an address restarts, and is not used again while
-/// anything may still name it, so what was learned of the old incarnation never sticks to the new one.
+/// The collector gives it out. It changes when the server behind an address restarts, and is not
+/// used again while anything may still name it, so what was learned of the old incarnation never
+/// sticks to the new one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EndpointId(pub u32);
 

@@ -36,7 +36,8 @@ pub struct Head {
 pub enum Course {
     /// It belongs to no pool: it goes on untouched.
     Pass,
-    /// It is decided by load alone, and its body, if any, streams through. Holds the place of the pool.
+    /// It is decided by load alone, and its body, if any, streams through. Holds the place of the
+    /// pool.
     Decide(usize),
     /// It waits for its body. Holds the place of the pool and the API that was called.
     Read(usize, Shape),

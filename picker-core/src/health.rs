@@ -1,8 +1,8 @@
 //! Failing fast is not being idle.
 //!
-//! An endpoint that fails request after request is left alone for a while, longer each time it fails again, and gets
-//! one request at a time to prove itself after that. One that says it is full is left alone for a moment. What the
-//! client did wrong says nothing about the endpoint.
+//! An endpoint that fails request after request is left alone for a while, longer each time it
+//! fails again, and gets one request at a time to prove itself after that. One that says it is full
+//! is left alone for a moment. What the client did wrong says nothing about the endpoint.
 
 use crate::bytes::{Reader, Writer};
 use crate::{Span, Timestamp};
@@ -101,7 +101,8 @@ impl Health {
     }
 }
 
-/// Failures in a row before an endpoint is left alone: one bad request may be the request's own fault.
+/// Failures in a row before an endpoint is left alone: one bad request may be the request's own
+/// fault.
 const FAILURES: u32 = 3;
 
 /// How long it is left alone at first; twice as long each time.

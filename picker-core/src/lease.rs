@@ -1,8 +1,9 @@
 //! Who collects: one virtual machine of the process, by a lease in shared data.
 //!
-//! Only the holder extends the lease and anyone may take it once it has run out, both by compare-and-swap on what was
-//! read, so two can never hold it at once. Roots that serve requests let the lease lie for a while longer than the
-//! service and idle roots do, so that scraping stays off the workers as long as somebody else can do it.
+//! Only the holder extends the lease and anyone may take it once it has run out, both by
+//! compare-and-swap on what was read, so two can never hold it at once. Roots that serve requests
+//! let the lease lie for a while longer than the service and idle roots do, so that scraping stays
+//! off the workers as long as somebody else can do it.
 
 use alloc::vec::Vec;
 
@@ -109,7 +110,8 @@ pub fn lease_state(shared: &impl SharedData) -> Option<LeaseState> {
     decode(&value)
 }
 
-/// How long a lease lasts for pools scraped every `interval`: five rounds, and half a second at least.
+/// How long a lease lasts for pools scraped every `interval`: five rounds, and half a second at
+/// least.
 pub fn lease_length(interval: Span) -> Span {
     Span(interval.0.saturating_mul(5))
         .max(Span::from_millis(500))
@@ -126,7 +128,8 @@ fn decode(bytes: &[u8]) -> Option<LeaseState> {
 
 const KEY: &str = "picker/lease";
 
-/// The longest lease. One that seems to last longer was written before the clock stepped back and is free.
+/// The longest lease. One that seems to last longer was written before the clock stepped back and
+/// is free.
 const LENGTH_MAX: Span = Span::from_millis(300_000);
 
 #[cfg(test)]
@@ -142,7 +145,8 @@ mod tests {
         Timestamp(1_000_000_000 + millis * 1000)
     }
 
-    /// When a second root takes over from a first one that holds the lease until 500 ms and then is silent.
+    /// When a second root takes over from a first one that holds the lease until 500 ms and then is
+    /// silent.
     fn taken_over_at(eagerness: Eagerness) -> u64 {
         let shared = LocalData::default();
         assert!(Lease::new(1, LENGTH).try_hold(&shared, Eagerness::Service, at(0)));

@@ -1,9 +1,11 @@
 //! What is in flight, counted by all workers in one byte string.
 //!
-//! Each worker owns one row and rewrites it whole with absolute numbers, so a lost write heals at the next one. A row
-//! whose owner has not written it for [`ROW_LIFETIME`] is void: its worker died, and its streams with it.
+//! Each worker owns one row and rewrites it whole with absolute numbers, so a lost write heals at
+//! the next one. A row whose owner has not written it for [`ROW_LIFETIME`] is void: its worker
+//! died, and its streams with it.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::bytes::{Reader, Writer};
 use crate::{EndpointId, Span, Timestamp};
@@ -13,7 +15,8 @@ use crate::{EndpointId, Span, Timestamp};
 pub struct Load {
     /// Requests in flight.
     pub requests: u32,
-    /// Prompt tokens in flight that the endpoint has to compute and that have not given a first byte yet.
+    /// Prompt tokens in flight that the endpoint has to compute and that have not given a first
+    /// byte yet.
     pub prefill_tokens: u32,
     /// Requests sent so far; wraps.
     pub sent: u32,
@@ -81,9 +84,29 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Reads a ledger; bytes of another release, or cut ones, are an empty ledger, which heals as rows are rewritten.
+    /// Reads a ledger; bytes of another release, or cut ones, are an empty ledger, which heals as
+    /// rows are rewritten.
     pub fn decode(bytes: &[u8]) -> Self {
         decode(bytes).unwrap_or_default()
+    }
+
+    /// Writes `row` over its owner's row in a ledger's bytes, which costs less than to decode,
+    /// [`put`](Self::put) and encode; `false`, with nothing changed, when that would do more: add a
+    /// row or an endpoint, or drop a void row.
+    ///
+    /// `row.slot` is set.
+    #[must_use]
+    pub fn overwrite(bytes: &mut [u8], row: &mut Row, now: Timestamp) -> bool {
+        let Some((slot, place)) = find_row(bytes, row, now) else {
+            return false;
+        };
+        (row.slot, row.heartbeat) = (slot, now);
+        if let Some(place) = bytes.get_mut(place) {
+            let mut encoded = Vec::with_capacity(place.len());
+            row.encode(&mut Writer(&mut encoded));
+            place.copy_from_slice(&encoded);
+        }
+        true
     }
 
     /// Appends the ledger's bytes to `out`.
@@ -91,26 +114,15 @@ impl Ledger {
         let mut writer = Writer(out);
         writer.u8(FORMAT);
         for row in &self.rows {
-            writer.u64(row.owner);
-            writer.u8(row.slot);
-            writer.u64(row.heartbeat.0);
-            writer.u16(row.loads.len() as u16);
-            for (endpoint, load) in &row.loads {
-                writer.u32(endpoint.0);
-                writer.u32(load.requests);
-                writer.u32(load.prefill_tokens);
-                writer.u32(load.sent);
-                writer.u32(load.sent_tokens);
-                writer.u32(load.matched_tokens);
-                writer.u32(load.checked_tokens);
-                writer.u32(load.cached_tokens);
-            }
+            row.encode(&mut writer);
         }
     }
 
-    /// Puts `row` in the place of its owner's row, on the slot it had or the lowest free one, and drops void rows.
+    /// Puts `row` in the place of its owner's row, on the slot it had or the lowest free one, and
+    /// drops void rows.
     ///
-    /// `row.slot` is set. When all slots are taken the row shares the last one; only names depend on slots.
+    /// `row.slot` is set. When all slots are taken the row shares the last one; only names depend
+    /// on slots.
     pub fn put(&mut self, row: &mut Row, now: Timestamp) {
         row.heartbeat = now;
         let own = self
@@ -144,6 +156,61 @@ impl Row {
     pub fn is_live(&self, now: Timestamp) -> bool {
         now.since(self.heartbeat) <= ROW_LIFETIME
     }
+
+    fn encode(&self, writer: &mut Writer<'_>) {
+        writer.u64(self.owner);
+        writer.u8(self.slot);
+        writer.u64(self.heartbeat.0);
+        writer.u16(self.loads.len() as u16);
+        for (endpoint, load) in &self.loads {
+            let numbers = [
+                endpoint.0,
+                load.requests,
+                load.prefill_tokens,
+                load.sent,
+                load.sent_tokens,
+                load.matched_tokens,
+                load.checked_tokens,
+                load.cached_tokens,
+            ];
+            let mut bytes = [0; LOAD_BYTES];
+            for (room, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
+                *room = number.to_le_bytes();
+            }
+            writer.0.extend_from_slice(&bytes);
+        }
+    }
+}
+
+/// The slot and the place of the row of `row`'s owner, when it lists the same endpoints and no
+/// other row is void.
+fn find_row(bytes: &[u8], row: &Row, now: Timestamp) -> Option<(u8, Range<usize>)> {
+    let mut reader = Reader(bytes);
+    if reader.u8()? != FORMAT {
+        return None;
+    }
+    let mut found = None;
+    while !reader.is_empty() {
+        let start = bytes.len() - reader.0.len();
+        let (owner, slot) = (reader.u64()?, reader.u8()?);
+        let heartbeat = Timestamp(reader.u64()?);
+        let length = usize::from(reader.u16()?) * LOAD_BYTES;
+        let (loads, rest) = reader.0.split_at_checked(length)?;
+        reader.0 = rest;
+        if owner == row.owner {
+            let (loads, _) = loads.as_chunks::<LOAD_BYTES>();
+            let listed = loads.iter().filter_map(|load| load.first_chunk().copied());
+            let own = row
+                .loads
+                .iter()
+                .map(|(endpoint, _)| endpoint.0.to_le_bytes());
+            let end = bytes.len() - rest.len();
+            found = listed.eq(own).then_some((slot, start..end));
+        } else if now.since(heartbeat) > ROW_LIFETIME {
+            return None;
+        }
+    }
+    found
 }
 
 fn decode(bytes: &[u8]) -> Option<Ledger> {
@@ -177,8 +244,12 @@ fn decode(bytes: &[u8]) -> Option<Ledger> {
     Some(Ledger { rows })
 }
 
-/// A row not rewritten for this long is void. Owners rewrite theirs every 250 ms, so eight beats are missed first.
+/// A row not rewritten for this long is void. Owners rewrite theirs every 250 ms, so eight beats
+/// are missed first.
 pub const ROW_LIFETIME: Span = Span::from_millis(2000);
+
+/// Bytes of an endpoint's load: its number and the seven of [`Load`].
+const LOAD_BYTES: usize = 32;
 
 /// The first byte of a ledger; raised when the layout changes.
 const FORMAT: u8 = 1;
@@ -186,6 +257,7 @@ const FORMAT: u8 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Draws;
     use alloc::vec;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -227,6 +299,61 @@ mod tests {
                 "{length} bytes"
             );
         }
+    }
+
+    #[test]
+    fn overwriting_a_row_is_putting_it() {
+        for seed in 0..200 {
+            let mut draws = Draws::new(seed);
+            let mut drawn = |below| draws.below(below);
+            let mut ledger = Ledger::default();
+            let mut rows: Vec<Row> = (1..4).map(|owner| row(owner, drawn(9))).collect();
+            let mut now = Timestamp(0);
+            for _ in 0..30 {
+                now.0 += u64::from(drawn(ROW_LIFETIME.0 as u32 / 2));
+                let row = &mut rows[drawn(3) as usize];
+                row.load_mut(EndpointId(drawn(4))).requests = drawn(9);
+                let mut bytes = Vec::new();
+                ledger.encode(&mut bytes);
+                let before = bytes.clone();
+                let mut put = row.clone();
+                let known = ledger.rows.iter().find(|known| known.owner == row.owner);
+                let listed = |row: &Row| row.loads.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+                let mut others = ledger.rows.iter().filter(|known| known.owner != row.owner);
+                let is_same = known.is_some_and(|known| listed(known) == listed(row))
+                    && others.all(|other| other.is_live(now));
+                let overwritten = Ledger::overwrite(&mut bytes, row, now);
+                assert_eq!(overwritten, is_same, "seed {seed}");
+                ledger.put(&mut put, now);
+                if overwritten {
+                    let mut expected = Vec::new();
+                    ledger.encode(&mut expected);
+                    assert_eq!((&bytes, &*row), (&expected, &put), "seed {seed}");
+                } else {
+                    assert_eq!(bytes, before, "seed {seed}");
+                    *row = put;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn cut_and_foreign_bytes_are_not_overwritten() {
+        let mut ledger = Ledger::default();
+        ledger.put(&mut row(7, 3), Timestamp(10));
+        let mut bytes = Vec::new();
+        ledger.encode(&mut bytes);
+        for length in 0..bytes.len() {
+            let mut cut = bytes[..length].to_vec();
+            assert!(!Ledger::overwrite(&mut cut, &mut row(7, 4), Timestamp(11)));
+            assert_eq!(cut, bytes[..length]);
+        }
+        bytes[0] += 1;
+        assert!(!Ledger::overwrite(
+            &mut bytes,
+            &mut row(7, 4),
+            Timestamp(11)
+        ));
     }
 
     #[test]

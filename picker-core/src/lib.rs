@@ -1,7 +1,8 @@
 //! The endpoint picker's engine.
 //!
-//! Bytes go in, a destination comes out. This crate has no clock, no entropy, no I/O and no logging: time, random
-//! draws and shared state are arguments, and effects are values that the adapter carries out.
+//! Bytes go in, a destination comes out. This crate has no clock, no entropy, no I/O and no
+//! logging: time, random draws and shared state are arguments, and effects are values that the
+//! adapter carries out.
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,5 @@
-//! The local pages: what the picker knows, and its endpoints in the form in which Envoy asks for them.
+//! The local pages: what the picker knows, and its endpoints in the form in which Envoy asks for
+//! them.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -47,8 +48,9 @@ pub fn state(shared: &impl SharedData, now: Timestamp) -> String {
 
 /// The answer to a discovery request for endpoints, `POST /v3/discovery:endpoints`.
 ///
-/// A resource is named as its pool. A name that is no pool's is left out, so Envoy keeps what it had. The version is
-/// the endpoints themselves, hashed: it moves exactly when they do, and is the same from every Envoy.
+/// A resource is named as its pool. A name that is no pool's is left out, so Envoy keeps what it
+/// had. The version is the endpoints themselves, hashed: it moves exactly when they do, and is the
+/// same from every Envoy.
 pub fn endpoint_discovery(shared: &impl SharedData, request: &[u8], now: Timestamp) -> String {
     let request: Value = serde_json::from_slice(request).unwrap_or_default();
     let wanted = request
@@ -76,7 +78,8 @@ struct PoolState {
     snapshot: Snapshot,
 }
 
-/// The registered pools, each with its last snapshot or, before the first, with its endpoints as configured.
+/// The registered pools, each with its last snapshot or, before the first, with its endpoints as
+/// configured.
 fn pools(shared: &impl SharedData, now: Timestamp) -> Vec<PoolState> {
     let mut pools = Vec::new();
     for (name, registration) in registered(shared, now) {

@@ -117,7 +117,8 @@ pub struct Pick {
 }
 
 impl Pool {
-    /// A pool that knows `snapshot` until the collector publishes, for the worker that draws `owner` as its number.
+    /// A pool that knows `snapshot` until the collector publishes, for the worker that draws
+    /// `owner` as its number.
     pub fn new(options: PoolOptions, snapshot: Snapshot, owner: u64) -> Self {
         let name = &options.name;
         let mut pool = Self {
@@ -144,7 +145,8 @@ impl Pool {
         pool
     }
 
-    /// Chooses an endpoint for `request` and counts it there, in one step that no other worker can come between.
+    /// Chooses an endpoint for `request` and counts it there, in one step that no other worker can
+    /// come between.
     ///
     /// When other workers keep coming between, the third choice is kept and only counted again.
     pub fn pick(
@@ -190,7 +192,8 @@ impl Pool {
         }
     }
 
-    /// Tells that `address` answers, which is another than the chosen one after a retry or a fallback.
+    /// Tells that `address` answers, which is another than the chosen one after a retry or a
+    /// fallback.
     ///
     /// The request is then counted there. Gives whether it was the chosen one.
     pub fn on_served_by(
@@ -348,7 +351,8 @@ impl Pool {
         self.follow_ring(shared);
     }
 
-    /// Takes in what other workers have told; starts over from their twins when too much was missed.
+    /// Takes in what other workers have told; starts over from their twins when too much was
+    /// missed.
     fn follow_ring(&mut self, shared: &impl SharedData) {
         let twins = &mut self.twins;
         let apply = |sequence, entry: &Entry| twins.apply(sequence, entry);
@@ -528,18 +532,23 @@ impl Pool {
         version
     }
 
+    /// Writes this worker's row into the ledger that was read last.
     fn write_ledger(&mut self, shared: &impl SharedData, version: Version, now: Timestamp) -> bool {
         self.claimed = true;
-        self.ledger.put(&mut self.row, now);
-        self.ledger_bytes.clear();
-        self.ledger.encode(&mut self.ledger_bytes);
+        if !Ledger::overwrite(&mut self.ledger_bytes, &mut self.row, now) {
+            self.ledger = Ledger::decode(&self.ledger_bytes);
+            self.ledger.put(&mut self.row, now);
+            self.ledger_bytes.clear();
+            self.ledger.encode(&mut self.ledger_bytes);
+        }
         shared.set_if(&self.ledger_key, &self.ledger_bytes, version)
     }
 
-    /// Writes this worker's row; should other workers always be faster, the next write says the same.
+    /// Writes this worker's row; should other workers always be faster, the next write says the
+    /// same.
     fn rewrite_row(&mut self, shared: &impl SharedData, now: Timestamp) {
         for _ in 0..WRITES_MAX {
-            let version = self.read_ledger(shared);
+            let version = shared.get(&self.ledger_key, &mut self.ledger_bytes);
             if self.write_ledger(shared, version, now) {
                 return;
             }
@@ -547,7 +556,8 @@ impl Pool {
         }
     }
 
-    /// Tells all workers that the picked endpoint holds the request's prompts from now on, and its adapter.
+    /// Tells all workers that the picked endpoint holds the request's prompts from now on, and its
+    /// adapter.
     fn place(&mut self, shared: &impl SharedData, request: &Request, pick: &mut Pick) {
         let (endpoint, owner) = (pick.endpoint, self.row.owner);
         let mut adapter = self.adapter(request);
@@ -568,10 +578,13 @@ impl Pool {
         }
     }
 
-    /// Appends the entry that `make` builds once the twins know all entries before it; gives its number.
+    /// Appends the entry that `make` builds once the twins know all entries before it; gives its
+    /// number.
     fn append(&mut self, shared: &impl SharedData, make: impl Fn(&Twins) -> Entry) -> Option<u64> {
         for _ in 0..WRITES_MAX {
-            self.follow_ring(shared);
+            if !self.ring.is_at_end() {
+                self.follow_ring(shared);
+            }
             let entry = make(&self.twins);
             if let Some(sequence) = self.ring.append(shared, &entry) {
                 self.twins.apply(sequence, &entry);
@@ -595,7 +608,8 @@ impl Pick {
     }
 }
 
-/// What a worker could not do as it should have. All are zero in a healthy Envoy but conflicts, which are rare.
+/// What a worker could not do as it should have. All are zero in a healthy Envoy but conflicts,
+/// which are rare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Troubles {
     /// Times another worker wrote the ledger between our reading and our writing.
@@ -615,7 +629,8 @@ pub fn ledger_key(pool: &str) -> String {
     format!("picker/{pool}/ledger")
 }
 
-/// Bytes of text that make a token until answers tell: English prose and code have 3.2 to 5.3 with current vocabularies.
+/// Bytes of text that make a token until answers tell: English prose and code have 3.2 to 5.3 with
+/// current vocabularies.
 const BYTES_PER_TOKEN: f64 = 4.0;
 
 /// The range of what answers may tell; images and templates make tokens that have no bytes here.
@@ -631,8 +646,8 @@ const OUTPUT_TOKENS_UNKNOWN: f64 = 128.0;
 /// How fast the means follow new answers.
 const GAIN: f64 = 0.05;
 
-/// The part of the advertised cache that holds prefixes; the rest is taken by what is generated and by the engine. An
-/// engine that advertises 10,217 blocks was measured to have 9,818 usable ones.
+/// The part of the advertised cache that holds prefixes; the rest is taken by what is generated and
+/// by the engine. An engine that advertises 10,217 blocks was measured to have 9,818 usable ones.
 const CAPACITY_USABLE: f64 = 0.95;
 
 /// How often a row is rewritten at least.
@@ -641,7 +656,8 @@ const HEARTBEAT: Span = Span::from_millis(250);
 /// Decisions made for one request when other workers write between reading and writing.
 const DECISIONS_MAX: u32 = 3;
 
-/// Tries to write a key that other workers write too. Each failed one means that another worker got through.
+/// Tries to write a key that other workers write too. Each failed one means that another worker got
+/// through.
 const WRITES_MAX: u32 = 32;
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ pub struct WeightedScorer {
     pub weight: f64,
 }
 
-/// How candidates are ranked: the weighted sum of scores, the largest first, ties at random (`max-score-picker`).
+/// How candidates are ranked: the weighted sum of scores, the largest first, ties at random
+/// (`max-score-picker`).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
     /// The measures.
@@ -33,7 +34,8 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// The reference picker's weights for a pool that shares prefixes: queue 2, KV cache 2, prefix 3.
+    /// The reference picker's weights for a pool that shares prefixes: queue 2, KV cache 2, prefix
+    /// 3.
     pub fn compatible() -> Self {
         Self::of(&[
             (ScorerKind::Queue, 2.0),
@@ -80,13 +82,15 @@ impl Profile {
     }
 }
 
-/// Where in `places` the largest total stands; each of several equal ones is as likely as the others.
+/// Where in `places` the largest total stands; each of several equal ones is as likely as the
+/// others.
 fn best_of(places: &[usize], totals: &[f64], draws: &mut Draws) -> usize {
     let mut best = 0;
     let mut largest = f64::NEG_INFINITY;
     let mut ties = 0;
     for (index, total) in places.iter().map(|place| totals[*place]).enumerate() {
-        // Sums of the same scores in another order may differ in the last bits; they are ties all the same.
+        // Sums of the same scores in another order may differ in the last bits; they are ties all
+        // the same.
         if total > largest + TIE {
             (best, largest, ties) = (index, total, 1);
         } else if total >= largest - TIE {

@@ -1,8 +1,10 @@
-//! Which pools exist and how they are configured, told by the filter's roots to the collector and the pages.
+//! Which pools exist and how they are configured, told by the filter's roots to the collector and
+//! the pages.
 //!
-//! The filter's configuration is the only one there is. Its roots write every pool's document under the pool's name
-//! and affirm it every second. What nobody affirms any more is gone: its filter was removed or configured anew. Of two
-//! roots that differ over a pool, the one configured last is right.
+//! The filter's configuration is the only one there is. Its roots write every pool's document under
+//! the pool's name and affirm it every second. What nobody affirms any more is gone: its filter was
+//! removed or configured anew. Of two roots that differ over a pool, the one configured last is
+//! right.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -152,7 +154,8 @@ fn pool_key(pool: &str) -> String {
 /// Names of all pools that were ever affirmed, a line each; pool names have no line ends.
 const NAMES_KEY: &str = "picker/pools";
 
-/// Names kept; shared data never forgets a key, so an endless row of new pool names must end somewhere.
+/// Names kept; shared data never forgets a key, so an endless row of new pool names must end
+/// somewhere.
 const NAMES_MAX: usize = 256;
 
 /// Roots that may be faster than us; each adds its name once.

@@ -1,12 +1,14 @@
 //! One order of events for all workers: who was given which blocks.
 //!
-//! Entry `n` lives under key `n mod RING_ENTRIES`. A worker appends by compare-and-swap on the key of the next entry,
-//! so it succeeds only when it has seen every entry before its own, and all workers apply the same entries in the
-//! same order. No entry is ever missing in the middle: there is nothing to claim first and then to fill.
+//! Entry `n` lives under key `n mod RING_ENTRIES`. A worker appends by compare-and-swap on the key
+//! of the next entry, so it succeeds only when it has seen every entry before its own, and all
+//! workers apply the same entries in the same order. No entry is ever missing in the middle: there
+//! is nothing to claim first and then to fill.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt::Write as _;
 
 use crate::bytes::{Reader, Writer};
 use crate::health::Verdict;
@@ -65,10 +67,16 @@ pub struct Placed {
 
 /// One worker's place in the ring.
 pub struct Ring {
-    key_prefix: String,
+    /// The key of the last entry that was read or written.
+    key: String,
+    /// How much of the key is the same for all entries.
+    prefix_length: usize,
     next: u64,
     value: Vec<u8>,
     version: Version,
+    /// Whether the version is that of the key of the next entry, which nobody had written when it
+    /// was read.
+    is_at_end: bool,
     /// Times this worker was so far behind that entries were overwritten before it had read them.
     pub lapped: u64,
 }
@@ -76,11 +84,14 @@ pub struct Ring {
 impl Ring {
     /// A place at the first entry of the ring of `pool`.
     pub fn new(pool: &str) -> Self {
+        let key = format!("picker/{pool}/ring/");
         Self {
-            key_prefix: format!("picker/{pool}/ring/"),
+            prefix_length: key.len(),
+            key,
             next: FIRST,
             value: Vec::new(),
             version: Version::ABSENT,
+            is_at_end: false,
             lapped: 0,
         }
     }
@@ -90,6 +101,12 @@ impl Ring {
         self.next
     }
 
+    /// Whether an append may succeed without another replay: neither this worker has appended since
+    /// the last one, nor was an append refused.
+    pub fn is_at_end(&self) -> bool {
+        self.is_at_end
+    }
+
     /// Gives `apply` every entry written since the last call, in order.
     ///
     /// False when entries were overwritten before they could be read: then [`Ring::rejoin`].
@@ -97,25 +114,29 @@ impl Ring {
     pub fn replay(&mut self, shared: &impl SharedData, mut apply: impl FnMut(u64, &Entry)) -> bool {
         loop {
             match self.read(shared, self.next) {
-                Some((sequence, entry)) if sequence == self.next => {
-                    if let Some(entry) = entry {
+                Some(sequence) if sequence == self.next => {
+                    if let Some(entry) = decode(&self.value) {
                         apply(sequence, &entry);
                     }
                     self.next += 1;
                 }
-                Some((sequence, _)) if sequence > self.next => return false,
-                _ => return true,
+                Some(sequence) if sequence > self.next => return false,
+                _ => break,
             }
         }
+        self.is_at_end = true;
+        true
     }
 
     /// Goes on at entry `from`, or at the oldest that can still be read.
     pub fn rejoin(&mut self, shared: &impl SharedData, from: u64) {
         self.lapped += u64::from(self.next > FIRST);
         self.next = self.oldest(shared).max(from).max(self.next + 1);
+        self.is_at_end = false;
     }
 
-    /// Appends `entry` and gives its number; `None` when another worker has appended since the last replay.
+    /// Appends `entry` and gives its number; `None` when another worker has appended since the last
+    /// replay.
     ///
     /// After `None`, replay and think again: what `entry` says may have changed.
     #[must_use]
@@ -123,7 +144,9 @@ impl Ring {
         let sequence = self.next;
         self.value.clear();
         encode(sequence, entry, &mut self.value);
-        if !shared.set_if(&self.key(sequence), &self.value, self.version) {
+        self.set_key(sequence);
+        self.is_at_end = false;
+        if !shared.set_if(&self.key, &self.value, self.version) {
             return None;
         }
         self.next += 1;
@@ -132,10 +155,8 @@ impl Ring {
 
     /// The oldest entry that can still be read, by bisecting the ring for its newest.
     fn oldest(&mut self, shared: &impl SharedData) -> u64 {
-        let sequence_at = |ring: &mut Self, position: u64| {
-            ring.read(shared, position)
-                .map_or(0, |(sequence, _)| sequence)
-        };
+        let sequence_at =
+            |ring: &mut Self, position: u64| ring.read(shared, position).unwrap_or_default();
         let first = sequence_at(self, 0);
         let (mut newest, mut low, mut high) = (first, 0, RING_ENTRIES);
         while high - low > 1 {
@@ -151,15 +172,20 @@ impl Ring {
         newest.saturating_sub(RING_ENTRIES - 2).max(FIRST)
     }
 
-    /// The entry under the key of `sequence`, with its own number; `None` when the key was never written.
-    fn read(&mut self, shared: &impl SharedData, sequence: u64) -> Option<(u64, Option<Entry>)> {
-        let key = self.key(sequence);
-        self.version = shared.get(&key, &mut self.value);
-        decode(&self.value)
+    /// Reads the entry under the key of `sequence` and gives its own number; `None` when the key
+    /// was never written.
+    fn read(&mut self, shared: &impl SharedData, sequence: u64) -> Option<u64> {
+        self.set_key(sequence);
+        self.version = shared.get(&self.key, &mut self.value);
+        let mut reader = Reader(&self.value);
+        reader.u8()?;
+        reader.u64()
     }
 
-    fn key(&self, sequence: u64) -> String {
-        format!("{}{}", self.key_prefix, sequence % RING_ENTRIES)
+    fn set_key(&mut self, sequence: u64) {
+        self.key.truncate(self.prefix_length);
+        // Writing to a string does not fail.
+        let _ = write!(self.key, "{}", sequence % RING_ENTRIES);
     }
 }
 
@@ -192,15 +218,12 @@ fn encode(sequence: u64, entry: &Entry, out: &mut Vec<u8>) {
     }
 }
 
-/// The number of an entry and, when this release knows its kind, the entry.
-fn decode(bytes: &[u8]) -> Option<(u64, Option<Entry>)> {
+/// The entry behind its number; `None` when this release does not know its kind.
+fn decode(bytes: &[u8]) -> Option<Entry> {
     let mut reader = Reader(bytes);
     let format = reader.u8()?;
-    let sequence = reader.u64()?;
-    Some((
-        sequence,
-        (format == FORMAT).then(|| decode_entry(reader)).flatten(),
-    ))
+    reader.u64()?;
+    (format == FORMAT).then(|| decode_entry(reader)).flatten()
 }
 
 fn decode_entry(mut reader: Reader<'_>) -> Option<Entry> {
@@ -245,7 +268,8 @@ fn decode_placed(mut reader: Reader<'_>) -> Option<Placed> {
     })
 }
 
-/// Entries kept. Workers replay every 100 ms at the latest, so this bears 10,000 placements a second.
+/// Entries kept. Workers replay every 100 ms at the latest, so this bears 10,000 placements a
+/// second.
 pub const RING_ENTRIES: u64 = 1024;
 
 /// The number of the first entry; 0 stands for a key that was never written.

@@ -1,8 +1,8 @@
 //! Reads the body of a request while it arrives.
 //!
 //! One pass over chunks that may be cut anywhere, without a tree: a [lexer] turns bytes into
-//! tokens, [`reader`] follows them with the tables of [`fields`], [`prompts`] hashes what
-//! belongs to a prompt. Work is O(bytes); memory is 8 bytes for each block hashed and a constant.
+//! tokens, [`reader`] follows them with the tables of [`fields`], [`prompts`] hashes what belongs
+//! to a prompt. Work is O(bytes); memory is 8 bytes for each block hashed and a constant.
 //!
 //! # What is hashed
 //!
@@ -18,8 +18,8 @@
 //!   are equal. A part that is not text stands for the hash of its address or data. `null` is
 //!   nothing.
 //!
-//! The next turn of a conversation appends messages and so begins with all full blocks of the
-//! turn before.
+//! The next turn of a conversation appends messages and so begins with all full blocks of the turn
+//! before.
 //!
 //! Other APIs add to that:
 //! - *System*: `system` of the Anthropic API and `instructions` of the Responses API stand between
@@ -28,19 +28,20 @@
 //!   those above, each after its mark.
 //! - *Previous*: `previous_response_id` stands before all else, for what it names is not known here.
 //! - *Query*: what a server puts before each document to sort stands before each of these prompts.
+//! - *Features*: the hash of an image among token ids changes the block in which it begins.
 //!
 //! A request that leaves nothing in a server's cache has prompts without blocks.
 //!
 //! Strings are hashed unescaped, so it does not matter how a client escapes. The text of a
 //! completion is its string. Token ids are hashed as little-endian `u32`, 64 in a block.
 //!
-//! When a member occurs twice in the body the last one counts, as in the engines. Within a
-//! message both are hashed.
+//! When a member occurs twice in the body the last one counts, as in the engines. Within a message
+//! both are hashed.
 //!
-//! [lexer]: crate::json
-//! [mark]: fields::Mark
+//! [lexer]: crate::json [mark]: fields::Mark
 
 mod billing;
+mod features;
 mod fields;
 mod form;
 #[cfg(test)]
@@ -60,9 +61,9 @@ use crate::shape::Shape;
 
 /// Reads one body.
 ///
-/// Call [`push`](Self::push) for each chunk and [`finish`](Self::finish) after the last. The
-/// chunks have to be the JSON, or the form, itself: a body with a content coding other than `identity` is not
-/// for this scanner.
+/// Call [`push`](Self::push) for each chunk and [`finish`](Self::finish) after the last. The chunks
+/// have to be the JSON, or the form, itself: a body with a content coding other than `identity` is
+/// not for this scanner.
 pub struct RequestScanner {
     lexer: Lexer,
     reader: Reader,

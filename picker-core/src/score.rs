@@ -33,7 +33,8 @@ impl Score {
 pub enum ScorerKind {
     /// `kv-cache-utilization-scorer`: more room in the KV cache is better.
     KvCacheUtilization,
-    /// `least-cost-scorer`: less work until the answer is done, for this request and the others, is better.
+    /// `least-cost-scorer`: less work until the answer is done, for this request and the others, is
+    /// better.
     LeastCost(LeastCost),
     /// `prefix-cache-scorer`: more of the prompt in the prefix cache is better.
     Prefix,
@@ -72,7 +73,8 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
-    /// One candidate: waiting and kv usage as scraped, then what workers have in flight, sent since, and matched.
+    /// One candidate: waiting and kv usage as scraped, then what workers have in flight, sent
+    /// since, and matched.
     type Row = (Option<f64>, Option<f64>, u32, u32, usize);
 
     #[track_caller]

@@ -1,7 +1,8 @@
 //! When to ask which endpoint for its metrics, and what the answer means.
 //!
-//! Sans-I/O: the adapter polls for scrapes, sends them, and brings the answers. At most one scrape of an endpoint is on
-//! its way. A failed one leaves the old metrics to age; only a refused connection says something about the endpoint.
+//! Sans-I/O: the adapter polls for scrapes, sends them, and brings the answers. At most one scrape
+//! of an endpoint is on its way. A failed one leaves the old metrics to age; only a refused
+//! connection says something about the endpoint.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -133,7 +134,8 @@ impl Scraper {
         scraper
     }
 
-    /// Takes over a new configuration: endpoints that stay keep their numbers, the others go or come.
+    /// Takes over a new configuration: endpoints that stay keep their numbers, the others go or
+    /// come.
     pub fn configure(&mut self, config: PoolConfig) {
         let listed = |address| {
             config
@@ -235,7 +237,8 @@ impl Scraper {
 
     /// Publishes the snapshot if it has changed, unless answers are still to come in this round.
     ///
-    /// At a tick, call it with `all` to publish in any case: an endpoint that does not answer holds up no other.
+    /// At a tick, call it with `all` to publish in any case: an endpoint that does not answer holds
+    /// up no other.
     pub fn publish(&mut self, shared: &impl SharedData, all: bool) {
         let waiting = self.plans.iter().any(|plan| plan.on_its_way.is_some());
         if self.changed && (all || !waiting) {
@@ -262,7 +265,8 @@ impl Scraper {
         ScrapeOutcome::Failed(failure)
     }
 
-    /// Gives a restarted endpoint a new number: nothing that was learnt of the old process holds for the new one.
+    /// Gives a restarted endpoint a new number: nothing that was learnt of the old process holds
+    /// for the new one.
     fn renew(&mut self, scraped: EndpointState) {
         let old = scraped.id;
         self.snapshot
@@ -318,7 +322,8 @@ impl Scraper {
 
 /// The page in an answer, or why there is none.
 ///
-/// Envoy answers in the endpoint's place when it cannot reach it, and only the text tells such an answer apart.
+/// Envoy answers in the endpoint's place when it cannot reach it, and only the text tells such an
+/// answer apart.
 fn page_of(answer: Answer<'_>) -> Result<&[u8], ScrapeFailure> {
     let (status, body) = match answer {
         Answer::Response { status: 200, body } => return Ok(body),

@@ -1,7 +1,7 @@
 //! How much of an endpoint's work comes from this Envoy.
 //!
-//! The endpoint counts all prompt tokens, we count ours. Both are compared over windows long enough that what is on its
-//! way does not matter, and the share follows the windows slowly.
+//! The endpoint counts all prompt tokens, we count ours. Both are compared over windows long enough
+//! that what is on its way does not matter, and the share follows the windows slowly.
 
 /// The window that is open for one endpoint.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,7 +11,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share, `0..=1`, given what it was, what all our workers have sent (wraps) and what the endpoint has counted.
+    /// The share, `0..=1`, given what it was, what all our workers have sent (wraps) and what the
+    /// endpoint has counted.
     ///
     /// `None` until the first window is full.
     pub fn update(&mut self, known: Option<f64>, sent: u32, counted: Option<u64>) -> Option<f64> {

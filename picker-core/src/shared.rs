@@ -1,6 +1,7 @@
 //! Bytes under keys, seen by every worker: all that workers share.
 //!
-//! In Envoy this is the host's shared data. It has no delete and no listing, so keys are a fixed set.
+//! In Envoy this is the host's shared data. It has no delete and no listing, so keys are a fixed
+//! set.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -14,17 +15,20 @@ pub struct Version(pub u32);
 impl Version {
     /// The version of a key that nobody has written.
     ///
-    /// Envoy lets any compare-and-swap on a missing key through and compares once the key exists, so a version that
-    /// the host's counter does not reach makes creation atomic too: the second creator is refused.
+    /// Envoy lets any compare-and-swap on a missing key through and compares once the key exists,
+    /// so a version that the host's counter does not reach makes creation atomic too: the second
+    /// creator is refused.
     pub const ABSENT: Self = Self(u32::MAX);
 }
 
 /// Bytes under keys, shared by all workers of one Envoy.
 pub trait SharedData {
-    /// Puts the value of `key` into `value` and returns its version; empties `value` when nobody has written it.
+    /// Puts the value of `key` into `value` and returns its version; empties `value` when nobody
+    /// has written it.
     fn get(&self, key: &str, value: &mut Vec<u8>) -> Version;
 
-    /// Writes `value` unless someone has written the key since `version` was read; tells whether it did.
+    /// Writes `value` unless someone has written the key since `version` was read; tells whether it
+    /// did.
     fn set_if(&self, key: &str, value: &[u8], version: Version) -> bool;
 
     /// Writes `value` whatever is there.

@@ -1,6 +1,7 @@
 //! The endpoints of a pool and what they said of themselves at one moment.
 //!
-//! The collector writes a snapshot whole; a worker reads it again when the small generation beside it has moved.
+//! The collector writes a snapshot whole; a worker reads it again when the small generation beside
+//! it has moved.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -25,7 +26,8 @@ pub struct EndpointState {
     pub scraped_at: Option<Timestamp>,
     /// What all workers had sent to it by then, see [`crate::Load::sent`].
     pub sent_at_scrape: u32,
-    /// The share of its prompt tokens that this Envoy sends, `0..=1`; `None` until enough were seen to tell.
+    /// The share of its prompt tokens that this Envoy sends, `0..=1`; `None` until enough were seen
+    /// to tell.
     pub share: Option<f64>,
     /// The part of its advertised cache that holds what a twin expects, see [`crate::CacheFit`].
     pub cache_fit: f64,
@@ -202,7 +204,8 @@ pub fn publish(shared: &impl SharedData, pool: &str, snapshot: &Snapshot) {
     shared.set(&generation_key(pool), &generation.to_le_bytes());
 }
 
-/// The snapshot of `pool` published last; `None` before the first, and for the bytes of another release.
+/// The snapshot of `pool` published last; `None` before the first, and for the bytes of another
+/// release.
 pub fn stored(shared: &impl SharedData, pool: &str) -> Option<Snapshot> {
     let mut bytes = Vec::new();
     shared.get(&snapshot_key(pool), &mut bytes);

@@ -1,6 +1,7 @@
 //! What we count about ourselves, and the final names of it.
 //!
-//! A name carries its labels as `;key=value`; the `stats_tags` of the shipped configurations turn them into labels.
+//! A name carries its labels as `;key=value`; the `stats_tags` of the shipped configurations turn
+//! them into labels.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,12 +1,14 @@
 //! A twin of every endpoint's prefix cache, kept by the engine's own rules.
 //!
-//! Held blocks form runs: stretches that were placed together and never branched. A request pins the runs of its
-//! prompt while it is in flight. When it ends, its output takes its room behind the prompt, and its runs become the
-//! most recent ones, the head last. When room is needed, the oldest run that nobody pins loses blocks from its end.
-//! So the tail is forgotten before the head, and nothing in use is forgotten: what vLLM's block pool does.
+//! Held blocks form runs: stretches that were placed together and never branched. A request pins
+//! the runs of its prompt while it is in flight. When it ends, its output takes its room behind the
+//! prompt, and its runs become the most recent ones, the head last. When room is needed, the oldest
+//! run that nobody pins loses blocks from its end. So the tail is forgotten before the head, and
+//! nothing in use is forgotten: what vLLM's block pool does.
 //!
-//! When an endpoint says that it held less of a prompt than its twin, it has forgotten the rest, and so everything that
-//! was used before the rest was used last. The twin then forgets that too, so wrong beliefs and a wrong size both heal.
+//! When an endpoint says that it held less of a prompt than its twin, it has forgotten the rest,
+//! and so everything that was used before the rest was used last. The twin then forgets that too,
+//! so wrong beliefs and a wrong size both heal.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -73,7 +75,8 @@ impl Twins {
         twin.evict();
     }
 
-    /// Forgets every endpoint that `is_listed` does not know, and every pin of a worker that is not `is_live`.
+    /// Forgets every endpoint that `is_listed` does not know, and every pin of a worker that is not
+    /// `is_live`.
     pub fn retain(
         &mut self,
         is_listed: impl Fn(EndpointId) -> bool,
@@ -122,7 +125,8 @@ impl Twins {
         }
     }
 
-    /// Takes over the twin of `endpoint` as it was after ring entry `sequence`; `None`, and nothing, for cut bytes.
+    /// Takes over the twin of `endpoint` as it was after ring entry `sequence`; `None`, and
+    /// nothing, for cut bytes.
     pub(crate) fn decode(
         &mut self,
         endpoint: EndpointId,
@@ -162,7 +166,8 @@ impl Twins {
             .map_or_else(Held::default, |twin| twin.held(blocks))
     }
 
-    /// What to tell the other workers when a prompt of `blocks` goes to `endpoint`; `adapter` and `owner` as there.
+    /// What to tell the other workers when a prompt of `blocks` goes to `endpoint`; `adapter` and
+    /// `owner` as there.
     pub fn placement(
         &self,
         endpoint: EndpointId,
@@ -240,7 +245,8 @@ impl Twins {
         self.unlinked += u64::from(unlinked);
     }
 
-    /// `sequence` names the output's blocks: nobody can ask for them, and every replica names them alike.
+    /// `sequence` names the output's blocks: nobody can ask for them, and every replica names them
+    /// alike.
     fn done(&mut self, sequence: u64, done: &Done) {
         let Some(pin) = self.pins.remove(&done.placed) else {
             return;
@@ -382,7 +388,8 @@ impl Twin {
                 },
             );
         }
-        // Parents are more recent than their children, so they come later and are counted at the end.
+        // Parents are more recent than their children, so they come later and are counted at the
+        // end.
         let parents: Vec<RunId> = twin.runs.iter().filter_map(|(_, run)| run.parent).collect();
         for parent in parents {
             twin.runs.peek_mut(&parent)?.children += 1;
@@ -486,7 +493,8 @@ impl Twin {
         self.evict();
     }
 
-    /// Forgets what an endpoint cannot hold any more that held only `cached` blocks of what was `found`.
+    /// Forgets what an endpoint cannot hold any more that held only `cached` blocks of what was
+    /// `found`.
     ///
     /// A block more or less is rounding, for hash blocks and the engine's are cut differently.
     fn believe(&mut self, found: &[Found], cached: Option<u32>) {
@@ -535,7 +543,8 @@ impl Twin {
         }
     }
 
-    /// Makes `last` and all runs before it the most recent, the first one last; gives them in that order.
+    /// Makes `last` and all runs before it the most recent, the first one last; gives them in that
+    /// order.
     fn touch(&mut self, sequence: u64, last: RunId) -> Vec<RunId> {
         let path = self.path(last);
         for id in &path {
@@ -547,7 +556,8 @@ impl Twin {
         path
     }
 
-    /// The run that ends with `block`, the `depth`th of its prompt, splitting the run that holds it if need be.
+    /// The run that ends with `block`, the `depth`th of its prompt, splitting the run that holds it
+    /// if need be.
     fn end_run_at(&mut self, block: BlockHash, depth: usize) -> Option<RunId> {
         let tail_id = *self.run_of.get(&block)?;
         let tail = self.runs.peek_mut(&tail_id)?;
@@ -558,8 +568,8 @@ impl Twin {
         if kept == tail.blocks.len() {
             return Some(tail_id);
         }
-        // The tail keeps its number, so it keeps its age, its children and the pins that name it. Every prompt that
-        // pins it uses it to its end, so the head has the same pins.
+        // The tail keeps its number, so it keeps its age, its children and the pins that name it.
+        // Every prompt that pins it uses it to its end, so the head has the same pins.
         let rest = tail.blocks.split_off(kept);
         let blocks = core::mem::replace(&mut tail.blocks, rest);
         let (depth, parent, pins, used) = (tail.depth, tail.parent, tail.pins, tail.used);
@@ -622,7 +632,8 @@ impl Twin {
         id
     }
 
-    /// Forgets the oldest blocks that nobody uses until the rest fits, or until all that is left is in use.
+    /// Forgets the oldest blocks that nobody uses until the rest fits, or until all that is left is
+    /// in use.
     fn evict(&mut self) {
         let mut in_use = 0;
         while self.blocks > self.capacity && in_use < self.runs.len() {
@@ -663,8 +674,8 @@ fn common_length(held: &[BlockHash], wanted: &[BlockHash]) -> usize {
     equal
 }
 
-/// Blocks taken to fit in an endpoint that does not tell its capacity: 400,000 tokens, about what one H100 with an 8B
-/// model has room for.
+/// Blocks taken to fit in an endpoint that does not tell its capacity: 400,000 tokens, about what
+/// one H100 with an 8B model has room for.
 const CAPACITY_BLOCKS_UNKNOWN: usize = 400_000 / 64;
 
 /// By how much an endpoint may have held less than its twin without having forgotten anything.

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
+use codecs::{Coding, DecodeError, Decoder};
 use picker_core::{
     EndpointMetrics, EngineKind, HashSeed, Reading, Request, RequestScanner, ResponseKind,
     ResponseReader, Shape, Timestamp, detect_engine, read_page,
@@ -108,17 +109,22 @@ pub fn request(body: &[u8], path: &str, headers: &[(String, String)]) -> Value {
     let encoding = value(headers, "content-encoding");
     let encoding = encoding.filter(|value| !value.eq_ignore_ascii_case("identity"));
     let shape = Shape::of_path(path, &[]);
-    let read = match (shape, encoding) {
-        (Some(shape), None) => {
-            let mut scanner = RequestScanner::new(shape);
-            scanner.push(body);
-            scanner.finish(HashSeed::new(POOL))
-        }
+    let coding = encoding.map(Coding::named);
+    let read = match (shape, coding) {
+        (Some(shape), None) => scan(shape, body),
+        (Some(shape), Some(Some(coding))) => match decoded(coding, body) {
+            Ok(body) => scan(shape, &body),
+            Err(error) => {
+                warnings.push(format!("{error}: {}", consequence(error)));
+                Request::bodiless()
+            }
+        },
         (None, _) => {
             warnings.push(format!("no known API has the path {path}: routed by load"));
             Request::bodiless()
         }
-        (Some(_), Some(value)) => {
+        (Some(_), Some(None)) => {
+            let value = encoding.unwrap_or_default();
             warnings.push(format!(
                 "content-encoding {value} is not read: routed by load"
             ));
@@ -147,6 +153,27 @@ pub fn request(body: &[u8], path: &str, headers: &[(String, String)]) -> Value {
         "media": media.collect::<Value>(),
         "warnings": warnings,
     })
+}
+
+fn scan(shape: Shape, body: &[u8]) -> Request {
+    let mut scanner = RequestScanner::new(shape);
+    scanner.push(body);
+    scanner.finish(HashSeed::new(POOL))
+}
+
+fn decoded(coding: Coding, body: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let mut decoder = Decoder::new(coding, BODY_BYTES_MAX);
+    let mut decoded = Vec::new();
+    decoder.push(body, &mut |piece| decoded.extend_from_slice(piece))?;
+    decoder.finish(&mut |piece| decoded.extend_from_slice(piece))?;
+    Ok(decoded)
+}
+
+fn consequence(error: DecodeError) -> &'static str {
+    match error {
+        DecodeError::TooLarge => "refused",
+        DecodeError::Corrupt | DecodeError::WindowTooLarge => "routed by load",
+    }
 }
 
 /// A response body; without a content type its first byte tells what it is.
@@ -220,6 +247,9 @@ fn header(text: &str) -> Result<(String, String), String> {
 /// The pool of the shipped configurations, whose name seeds the hashes.
 const POOL: &str = "llm";
 
+/// Bytes of a body: the default of `limits.requestBodyBytes`.
+const BODY_BYTES_MAX: u64 = 32 << 20;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,11 +291,38 @@ mod tests {
                 "/v1/chat/completions",
                 vec![header("Content-Encoding: gzip").unwrap()],
             ),
+            (
+                "/v1/chat/completions",
+                vec![header("Content-Encoding: gzip, br").unwrap()],
+            ),
         ] {
             let read = request(&body, path, &headers);
             assert_eq!(read["prompts"], json!([]));
             assert_eq!(read["warnings"].as_array().unwrap().len(), 1);
         }
+    }
+
+    #[test]
+    fn a_compressed_body_is_read_like_the_same_body_plain() {
+        let plain = request(&fixture("codings/body.json"), "/v1/messages", &[]);
+        assert_eq!(plain["warnings"], json!([]));
+        for (file, coding) in [
+            ("body.gz", "gzip"),
+            ("body.zst", "zstd"),
+            ("body.zlib", "deflate"),
+        ] {
+            let headers = [("content-encoding".to_owned(), coding.to_owned())];
+            let body = fixture(&format!("codings/{file}"));
+            assert_eq!(request(&body, "/v1/messages", &headers), plain, "{coding}");
+        }
+    }
+
+    #[test]
+    fn a_form_is_read() {
+        let body = fixture("requests/transcription-01.multipart");
+        let read = request(&body, "/v1/audio/transcriptions", &[]);
+        assert_eq!(read["model"], "openai/whisper-large-v3");
+        assert_eq!(read["warnings"], json!([]));
     }
 
     #[test]

@@ -14,6 +14,18 @@ pub(super) enum Place {
     Body,
     /// A document to sort, as an object.
     Document,
+    /// Images and the like among token ids.
+    Features,
+    /// Their hashes: an object with a list for each kind.
+    FeatureHashes,
+    /// One of these lists.
+    FeatureHashList,
+    /// One place.
+    FeatureSpan,
+    /// Their places: an object with a list for each kind.
+    FeatureSpans,
+    /// One of these lists.
+    FeatureSpanList,
     /// The object with the address or data of a part that is not text.
     Media(MediaKind),
     /// One message, or one item of the Responses API.
@@ -46,6 +58,14 @@ pub(super) enum Field {
     Content(Mark),
     /// The text of a document to sort.
     DocumentText,
+    Features,
+    FeatureHash,
+    FeatureHashes,
+    FeatureHashList,
+    FeatureOffset,
+    FeatureSpan,
+    FeatureSpans,
+    FeatureSpanList,
     Ignored,
     /// A part that is not text: an object, or its address at once.
     Media(MediaKind),
@@ -120,6 +140,14 @@ impl Place {
         match self {
             Self::Body => body_member(shape, key),
             Self::Document if key == b"text" => Field::DocumentText,
+            Self::Features => match key {
+                b"mm_hashes" => Field::FeatureHashes,
+                b"mm_placeholders" => Field::FeatureSpans,
+                _ => Field::Ignored,
+            },
+            Self::FeatureHashes => Field::FeatureHashList,
+            Self::FeatureSpans => Field::FeatureSpanList,
+            Self::FeatureSpan if key == b"offset" => Field::FeatureOffset,
             Self::Media(kind) => match key {
                 b"data" | b"file_data" | b"file_id" | b"url" => Field::MediaSource(kind),
                 _ => Field::Ignored,
@@ -147,6 +175,8 @@ impl Place {
     /// What the items of a list mean; `None` for an object, whose members have keys.
     pub(super) fn item(self) -> Option<Field> {
         match self {
+            Self::FeatureHashList => Some(Field::FeatureHash),
+            Self::FeatureSpanList => Some(Field::FeatureSpan),
             Self::Messages => Some(Field::Message),
             Self::Parts => Some(Field::Part),
             Self::Prompts => Some(Field::PromptItem),
@@ -155,6 +185,10 @@ impl Place {
             Self::TokenIds => Some(Field::TokenId),
             Self::Body
             | Self::Document
+            | Self::Features
+            | Self::FeatureHashes
+            | Self::FeatureSpan
+            | Self::FeatureSpans
             | Self::Media(_)
             | Self::Message
             | Self::Part
@@ -218,6 +252,7 @@ fn other_body_member(shape: Shape, key: &[u8]) -> Field {
         (Shape::Rerank, b"query") | (Shape::Score, b"queries" | b"query" | b"text_1") => {
             Field::Query
         }
+        (Shape::Generate, b"features") => Field::Features,
         (Shape::Generate | Shape::SglangGenerate, b"sampling_params") => Field::Sampling,
         _ => Field::Ignored,
     }

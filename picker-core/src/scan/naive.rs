@@ -44,6 +44,7 @@ pub(super) fn read(shape: Shape, body: &[u8], seed: HashSeed) -> Option<Request>
     request.cache_salt = body.last(salt).and_then(string);
     request.output_cap = output_cap(shape, &body);
     let origin = seed.origin(request.model.as_deref(), request.cache_salt.as_deref());
+    let features = features(shape, &body);
     let prompts = query(shape, &body);
     let (query, fault) = prompts.map_or_else(|fault| (plain(b""), Some(fault)), |it| (it, None));
     match plain_prompts(shape, &body) {
@@ -56,7 +57,7 @@ pub(super) fn read(shape: Shape, body: &[u8], seed: HashSeed) -> Option<Request>
                 };
                 sections.insert(0, (7, query));
             }
-            cut(&sections, origin)
+            cut_with(&sections, origin, &features)
         })),
         Err(fault) => request.faults.push(fault),
     }
@@ -72,6 +73,7 @@ pub(super) fn read(shape: Shape, body: &[u8], seed: HashSeed) -> Option<Request>
         request.prompts.clear();
         request.group = None;
     }
+    request.media.extend(features.into_iter().map(|it| it.0));
     if !shape.is_cached() {
         request.prompts.iter_mut().for_each(|it| it.blocks.clear());
         request.group = None;
@@ -110,6 +112,54 @@ fn chosen<'a>(body: &'a Members<'_>, names: &[&str]) -> Option<&'a str> {
         .next()
         .map(|(_, value)| value.get())
         .filter(|it| *it != "null")
+}
+
+/// The hashes of `features`, each with the block where its place begins.
+fn features(shape: Shape, body: &Members<'_>) -> Vec<(Media, u64)> {
+    let mut found = Vec::new();
+    let Some(features) = body.last("features").and_then(object) else {
+        return found;
+    };
+    if shape != Shape::Generate {
+        return found;
+    }
+    let kind = |key: &str| match key {
+        "audio" => MediaKind::Audio,
+        "image" => MediaKind::Image,
+        "video" => MediaKind::Video,
+        _ => MediaKind::File,
+    };
+    let lists = |name| {
+        features
+            .last(name)
+            .and_then(object)
+            .map(|it| it.0)
+            .unwrap_or_default()
+    };
+    let mut places = Vec::new();
+    for (key, list_of_places) in lists("mm_placeholders") {
+        let objects = list(list_of_places.get()).unwrap_or_default();
+        for place in objects.into_iter().filter_map(object) {
+            // Another type does not take an offset back.
+            let mut offsets = place.0.iter().rev().filter(|it| it.0 == "offset");
+            let offset = offsets.find_map(|it| integer(it.1.get())).unwrap_or(0);
+            places.push((kind(&key), offset));
+        }
+    }
+    for (key, hashes) in lists("mm_hashes") {
+        let kind = kind(&key);
+        for hash in list(hashes.get())
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(string)
+        {
+            let at = places.iter().position(|it| it.0 == kind);
+            let offset = at.map_or(0, |at| places.remove(at).1);
+            let hash = xxh3_64(hash.as_bytes());
+            found.push((Media { kind, hash }, offset / 64));
+        }
+    }
+    found
 }
 
 fn query(shape: Shape, body: &Members<'_>) -> Result<Text, RequestFault> {
@@ -382,15 +432,24 @@ fn sources(kind: MediaKind, value: &str, text: &mut Text, media: &mut Vec<Media>
 }
 
 fn cut(sections: &[(u64, Text)], origin: u64) -> Prompt {
+    cut_with(sections, origin, &[])
+}
+
+fn cut_with(sections: &[(u64, Text)], origin: u64, features: &[(Media, u64)]) -> Prompt {
     let mut blocks = Vec::new();
     let mut last = origin;
     let link =
         |last: u64, content: u64| xxh3_64(&[last.to_le_bytes(), content.to_le_bytes()].concat());
     for (at, (tag, text)) in sections.iter().enumerate() {
         last = link(last, *tag);
-        for block in text.bytes.chunks(256) {
+        for (place, block) in text.bytes.chunks(256).enumerate() {
             if block.len() == 256 || at + 1 < sections.len() {
-                last = link(last, xxh3_64(block));
+                let mut content = xxh3_64(block);
+                for (media, _) in features.iter().filter(|it| it.1 == place as u64) {
+                    let tagged = [&[media.kind as u8][..], &media.hash.to_le_bytes()].concat();
+                    content = link(content, xxh3_64(&tagged));
+                }
+                last = link(last, content);
                 blocks.push(BlockHash(last));
             }
         }

@@ -166,6 +166,13 @@ impl PromptList {
         }
     }
 
+    /// Makes a full block of the first prompt another one, depending on `hash`.
+    pub(super) fn mix(&mut self, block: usize, hash: u64) {
+        if let Some(text) = self.texts.first_mut() {
+            text.mix(block, hash);
+        }
+    }
+
     /// Forgets the prompts, and not what stands before them.
     pub(super) fn begin(&mut self) {
         let query = self.query.take();

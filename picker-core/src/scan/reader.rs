@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::billing::Billing;
+use super::features::Features;
 use super::fields::{Field, KEY_BYTES_MAX, Mark, OutputCap, Place};
 use super::names::{CACHE_SALT_BYTES_MAX, MODEL_BYTES_MAX, Name, NameFault};
 use super::prompts::{PromptList, Section, Sections, group_of};
@@ -38,6 +39,7 @@ pub(super) struct Reader {
     role: Short<{ USER.len() }>,
     /// Whether the content being read has a part already.
     has_part: bool,
+    features: Features,
     media: Vec<Media>,
     media_hash: Option<Box<Xxh3>>,
 }
@@ -61,6 +63,7 @@ pub(super) enum Target {
     CacheSalt,
     /// The text of a prompt that does not end with it.
     DocumentText,
+    FeatureHash,
     Key,
     Media(MediaKind),
     /// The text that is the only message.
@@ -95,6 +98,7 @@ impl Reader {
             billing: Billing::default(),
             role: Short::default(),
             has_part: false,
+            features: Features::default(),
             media: Vec::new(),
             media_hash: None,
         }
@@ -131,6 +135,14 @@ impl Reader {
                 | Field::OutputCap(_)
                 | Field::Sampling
                 | Field::Stream) => self.body_value(field, token),
+                field @ (Field::Features
+                | Field::FeatureHash
+                | Field::FeatureHashes
+                | Field::FeatureHashList
+                | Field::FeatureOffset
+                | Field::FeatureSpan
+                | Field::FeatureSpans
+                | Field::FeatureSpanList) => self.feature_value(field, token),
                 field @ (Field::Messages
                 | Field::Previous
                 | Field::System
@@ -148,7 +160,7 @@ impl Reader {
         match target {
             Target::CacheSalt => self.cache_salt.push(text, CACHE_SALT_BYTES_MAX),
             Target::Key => self.key.push(text),
-            Target::Media(_) => {
+            Target::FeatureHash | Target::Media(_) => {
                 if let Some(hash) = &mut self.media_hash {
                     hash.update(text);
                 }
@@ -193,6 +205,10 @@ impl Reader {
                     it.member(self.shape, self.key.as_bytes())
                 });
             }
+            Target::FeatureHash => {
+                let hash = self.media_hash.as_ref().map_or(0, |hash| hash.digest());
+                self.features.push_hash(hash);
+            }
             Target::Media(kind) => self.end_media(kind),
             Target::CacheSalt => self.cache_salt.end(),
             Target::Model => self.model.end(),
@@ -208,7 +224,7 @@ impl Reader {
     }
 
     /// The request; `fault` is what kept the body from being read to its end.
-    pub(super) fn finish(self, seed: HashSeed, fault: Option<RequestFault>) -> Request {
+    pub(super) fn finish(mut self, seed: HashSeed, fault: Option<RequestFault>) -> Request {
         let mut faults: Vec<RequestFault> = fault.into_iter().collect();
         let model = self.model.finish().unwrap_or_else(|fault| {
             faults.push(match fault {
@@ -225,6 +241,10 @@ impl Reader {
             });
             None
         });
+        if self.features.has_too_many() {
+            self.messages_fault = Some(RequestFault::PromptMixed);
+        }
+        self.media.extend(self.features.mix(&mut self.prompts));
         faults.extend(self.prompt_fault);
         faults.extend(self.messages_fault);
         let (mut prompts, mut group) = (Vec::new(), None);

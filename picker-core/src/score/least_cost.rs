@@ -1,19 +1,21 @@
 //! The endpoint where the request costs least, itself and the others there, is best.
 //!
-//! With `n` requests in flight at an endpoint, a prompt token computed there delays `n + 1` requests, so the cost of
-//! going there is, in tokens,
+//! With `n` requests in flight at an endpoint, a prompt token computed there delays `n + 1`
+//! requests, so the cost of going there is, in tokens,
 //!
 //! ```text
 //! (n + 1) * (missing + base + overflow_weight * overflow) + backlog_weight * backlog
 //! ```
 //!
-//! where `missing` are the prompt tokens that the endpoint's cache does not hold, `overflow` the KV blocks of 16 tokens
-//! by which the prompts and answers in flight would exceed its cache, and `backlog` the prompt tokens before ours in
-//! its queue. `base` stands for decoding the answer. No constant of any GPU is in it. Loading a LoRA adapter and
-//! waiting for one of its slots cost more. The score is the least cost over the candidate's: 1 for the cheapest.
+//! where `missing` are the prompt tokens that the endpoint's cache does not hold, `overflow` the KV
+//! blocks of 16 tokens by which the prompts and answers in flight would exceed its cache, and
+//! `backlog` the prompt tokens before ours in its queue. `base` stands for decoding the answer. No
+//! constant of any GPU is in it. Loading a LoRA adapter and waiting for one of its slots cost more.
+//! The score is the least cost over the candidate's: 1 for the cheapest.
 //!
-//! Where other Envoys send to the same endpoints and share nothing with ours, they meet at the home of a group of
-//! requests, which all of them compute alike: there most of what is missing here is taken to be held already.
+//! Where other Envoys send to the same endpoints and share nothing with ours, they meet at the home
+//! of a group of requests, which all of them compute alike: there most of what is missing here is
+//! taken to be held already.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -83,7 +85,8 @@ impl LeastCost {
     }
 }
 
-/// The place of the candidate where all Envoys expect the request's group: the one whose hash with it is largest.
+/// The place of the candidate where all Envoys expect the request's group: the one whose hash with
+/// it is largest.
 ///
 /// Nowhere, unless some endpoint is known to be used by others too.
 fn home(cx: &Context<'_>) -> Option<usize> {
@@ -122,7 +125,8 @@ fn adapter_cost(adapter: Option<AdapterFit>, others: f64) -> f64 {
 
 /// KV blocks of 16 tokens that would be missing with this request on top of those in flight.
 ///
-/// Bounded, so that of several endpoints without room the one with the least work is still told apart.
+/// Bounded, so that of several endpoints without room the one with the least work is still told
+/// apart.
 fn overflow_blocks(cx: &Context<'_>, candidate: &Candidate<'_>) -> f64 {
     let Some(capacity) = candidate.capacity_tokens else {
         return 0.0;
@@ -138,7 +142,8 @@ fn overflow_blocks(cx: &Context<'_>, candidate: &Candidate<'_>) -> f64 {
     (demand - CAPACITY_FILLED * capacity as f64).clamp(0.0, most) / 16.0
 }
 
-/// Of what is missing at a group's home, how much another Envoy is trusted to have sent there already.
+/// Of what is missing at a group's home, how much another Envoy is trusted to have sent there
+/// already.
 const HOME_TRUST: f64 = 0.9;
 
 /// The part of the prompt that is missing at home even then: what is the request's own.
@@ -169,7 +174,8 @@ mod tests {
     /// A candidate by requests and prefill tokens in flight, matched blocks, and pinned blocks.
     type Row = (u32, u32, usize, usize);
 
-    /// The costs for a prompt of 2,176 tokens, 34 blocks, at endpoints with room for 160,000 tokens.
+    /// The costs for a prompt of 2,176 tokens, 34 blocks, at endpoints with room for 160,000
+    /// tokens.
     #[track_caller]
     fn check(rows: &[Row], expected: &[f64]) {
         let endpoint = EndpointState::unknown(EndpointId(1), "1.1.1.1:1".parse().unwrap());
@@ -229,7 +235,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_costs_more_up_to_a_bound() {
-        // 2,400 pinned blocks are 153,600 tokens; the prompt and one answer bring them 704 over 155,200.
+        // 2,400 pinned blocks are 153,600 tokens; the prompt and one answer bring them 704 over
+        // 155,200.
         check(&[(0, 0, 0, 2400)], &[2688.0 + 48.0 * (704.0 / 16.0)]);
         check(
             &[(0, 0, 0, 9000)],

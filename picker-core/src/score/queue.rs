@@ -1,8 +1,9 @@
 //! A shorter queue, relative to the other candidates, is better.
 //!
-//! The shortest queue scores 1 and the longest 0; when all are equal every score is 1. A queue is the scraped one plus
-//! what this Envoy has sent since, so that a burst between two scrapes spreads. A candidate without fresh metrics
-//! counts as an average one, plus what it has in flight above the others' average: neither idle nor full.
+//! The shortest queue scores 1 and the longest 0; when all are equal every score is 1. A queue is
+//! the scraped one plus what this Envoy has sent since, so that a burst between two scrapes
+//! spreads. A candidate without fresh metrics counts as an average one, plus what it has in flight
+//! above the others' average: neither idle nor full.
 
 use crate::candidate::{Candidate, Context};
 use crate::score::{Score, mean};

@@ -1,5 +1,6 @@
 //! Values of prompts that are plain text or token ids.
 
+use super::super::features::Features;
 use super::super::fields::{Field, Place};
 use super::super::prompts::Item;
 use super::{Reader, Taking, Target, step_over, wrong_type};
@@ -53,6 +54,49 @@ impl Reader {
             }
             _ => self.mixed_prompts(token),
         }
+    }
+
+    /// Takes what is said of images and the like among token ids.
+    pub(super) fn feature_value(&mut self, field: Field, token: Token) -> Taking {
+        match (field, token) {
+            (Field::Features, _) => {
+                self.features = Features::default();
+                if token == Token::Object {
+                    return self.enter(Place::Features);
+                }
+            }
+            (Field::FeatureHashes, _) => {
+                self.features.begin_hashes();
+                if token == Token::Object {
+                    return self.enter(Place::FeatureHashes);
+                }
+            }
+            (Field::FeatureSpans, _) => {
+                self.features.begin_places();
+                if token == Token::Object {
+                    return self.enter(Place::FeatureSpans);
+                }
+            }
+            (Field::FeatureHashList, Token::Array) => {
+                self.features.begin_list(self.key.as_bytes());
+                return self.enter(Place::FeatureHashList);
+            }
+            (Field::FeatureSpanList, Token::Array) => {
+                self.features.begin_list(self.key.as_bytes());
+                return self.enter(Place::FeatureSpanList);
+            }
+            (Field::FeatureHash, Token::String) => {
+                self.media_hash.get_or_insert_default().reset();
+                return Taking::Text(Target::FeatureHash);
+            }
+            (Field::FeatureSpan, Token::Object) => {
+                self.features.begin_place();
+                return self.enter(Place::FeatureSpan);
+            }
+            (Field::FeatureOffset, Token::Number(Some(offset))) => self.features.set_offset(offset),
+            _ => {}
+        }
+        step_over(token)
     }
 
     /// What stands before each prompt; where it is not text, no prompt is known.

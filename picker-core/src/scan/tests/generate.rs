@@ -73,11 +73,40 @@ fn value(draw: &mut Draw, shape: Shape, key: &str) -> String {
             let members = ["max_tokens", "max_new_tokens"].map(|key| (key.into(), number(draw)));
             object(draw, members.to_vec())
         }
+        "features" => features(draw),
         "max_tokens" | "max_completion_tokens" | "max_output_tokens" => number(draw),
         "model" | "cache_salt" | "extra_key" | "previous_response_id" => string(draw, 12),
         "stream" | "metadata" => any(draw, 2),
         _ => prompt(draw),
     }
+}
+
+fn features(draw: &mut Draw) -> String {
+    let kinds = |draw: &mut Draw, item: fn(&mut Draw) -> String| {
+        let mut members = Vec::new();
+        for _ in 0..draw.below(4) {
+            let kind = String::from(draw.pick(&["image", "audio", "video", "x"]));
+            members.push((kind, many(draw, 3, item)));
+        }
+        object(draw, members)
+    };
+    let mut members = Vec::new();
+    for _ in 0..draw.below(4) {
+        let member = if draw.chance(2) {
+            ("mm_hashes", kinds(draw, |draw| string(draw, 9)))
+        } else {
+            let place = |draw: &mut Draw| {
+                let offset = format!("{}", draw.below(200));
+                object(
+                    draw,
+                    alloc::vec![("offset".into(), offset), ("length".into(), "9".into())],
+                )
+            };
+            ("mm_placeholders", kinds(draw, place))
+        };
+        members.push((String::from(member.0), member.1));
+    }
+    object(draw, members)
 }
 
 fn system_text(draw: &mut Draw) -> String {
@@ -95,7 +124,7 @@ fn own_names(shape: Shape) -> &'static [&'static str] {
         Shape::Classify | Shape::Embeddings | Shape::Pooling => &["input"],
         Shape::Conversations => &["items"],
         Shape::CountTokens | Shape::Messages => &["messages", "system"],
-        Shape::Generate => &["token_ids", "sampling_params"],
+        Shape::Generate => &["token_ids", "sampling_params", "features"],
         Shape::Rerank => &["query", "documents"],
         Shape::Responses => &["input", "instructions"],
         Shape::Score => &["text_1", "text_2"],
@@ -369,5 +398,6 @@ const NAMES: &[&str] = &[
     "token_ids",
     "sampling_params",
     "previous_response_id",
+    "features",
     "metadata",
 ];

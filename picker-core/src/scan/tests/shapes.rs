@@ -250,3 +250,37 @@ fn a_name_without_a_value_does_not_hide_the_other_name() {
         []
     );
 }
+
+#[test]
+fn an_image_among_token_ids_changes_the_blocks_from_its_place_on() {
+    let ids = ["7"; 64 * 5].join(",");
+    let body = |features: &str| format!("{{\"token_ids\":[{ids}],\"features\":{features}}}");
+    let plain = read(Shape::Generate, body("null"));
+    let image = |hash: &str, offset: usize| {
+        read(
+            Shape::Generate,
+            body(&format!(
+                "{{\"mm_placeholders\":{{\"image\":[{{\"length\":9,\"offset\":{offset}}}]}},\
+                 \"mm_hashes\":{{\"image\":[\"{hash}\"]}}}}"
+            )),
+        )
+    };
+    for (offset, shared) in [
+        (0, 0),
+        (63, 0),
+        (64, 1),
+        (200, 3),
+        (319, 4),
+        (320, 5),
+        (usize::MAX, 5),
+    ] {
+        let (one, other) = (image("a", offset), image("b", offset));
+        let same = |other: &Request| {
+            let pairs = blocks(&one).iter().zip(blocks(other));
+            pairs.take_while(|(one, other)| one == other).count()
+        };
+        assert_eq!((same(&plain), same(&other)), (shared, shared), "{offset}");
+        assert_eq!(same(&image("a", offset)), 5);
+        assert_eq!(one.media.len(), 1);
+    }
+}
