@@ -469,10 +469,7 @@ impl Pool {
         now: Timestamp,
     ) -> Option<Pick> {
         let endpoints = &self.view.snapshot().endpoints;
-        let loads: Vec<Load> = endpoints
-            .iter()
-            .map(|it| self.ledger.total(it.id, now))
-            .collect();
+        let loads = self.ledger.totals(endpoints.iter().map(|it| it.id), now);
         let adapter = self.adapter(request);
         let may_serve = |place: usize| {
             self.twins
