@@ -180,6 +180,13 @@ impl Pool {
         Ok(pick)
     }
 
+    /// Where `request` would go by what this worker knows already, without sending it: a decision by itself.
+    ///
+    /// `None` when there is no endpoint. The ticket counts for nothing.
+    pub fn preview(&self, request: &Request, draws: &mut Draws, now: Timestamp) -> Option<Pick> {
+        self.decide(&self.held(request), request, draws, now)
+    }
+
     /// The endpoint has begun to answer: its prefill is done.
     pub fn on_first_byte(&mut self, shared: &impl SharedData, ticket: &mut Ticket, now: Timestamp) {
         let tokens = core::mem::take(&mut ticket.prefill_tokens);
@@ -462,10 +469,7 @@ impl Pool {
         now: Timestamp,
     ) -> Option<Pick> {
         let endpoints = &self.view.snapshot().endpoints;
-        let loads: Vec<Load> = endpoints
-            .iter()
-            .map(|it| self.ledger.total(it.id, now))
-            .collect();
+        let loads = self.ledger.totals(endpoints.iter().map(|it| it.id), now);
         let adapter = self.adapter(request);
         let may_serve = |place: usize| {
             self.twins

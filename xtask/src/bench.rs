@@ -4,19 +4,28 @@
 
 mod bodies;
 mod cpu;
+mod decision;
 mod overhead;
+mod prefixes;
 mod report;
+mod router;
 pub mod routing;
+mod routing_endpoints;
+mod routing_envoy;
 mod scan;
 mod subject;
 mod upstream;
 
 use std::env;
+use std::fs;
+use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Subcommand;
+use serde::Serialize;
 
 use crate::workspace;
+use decision::DecisionArguments;
 use overhead::OverheadArguments;
 use routing::RoutingArguments;
 use scan::ScanArguments;
@@ -24,9 +33,11 @@ use scan::ScanArguments;
 /// What to measure.
 #[derive(Clone, Debug, Subcommand)]
 pub enum BenchArguments {
+    /// Measure how long choosing an endpoint takes, without Envoy
+    Decision(DecisionArguments),
     /// Measure what the picker adds to Envoy's CPU time and latency
     Overhead(OverheadArguments),
-    /// Compare this picker with other routers, on simulated model servers in virtual time
+    /// Compare this picker with other routers: simulated, through Envoy or on real engines
     Routing(RoutingArguments),
     /// Time the request scanner and the block hash, native and as wasm
     Scan(ScanArguments),
@@ -45,8 +56,17 @@ pub fn bench(arguments: &BenchArguments) -> Result<()> {
         return workspace::run(&mut command);
     }
     match arguments {
+        BenchArguments::Decision(arguments) => decision::decision(arguments),
         BenchArguments::Overhead(arguments) => overhead::overhead(arguments),
         BenchArguments::Routing(arguments) => routing::routing(arguments),
         BenchArguments::Scan(arguments) => scan::scan(*arguments),
     }
+}
+
+/// Writes rows as JSON to `file`, when there is one.
+fn write_json(file: Option<&Path>, rows: &impl Serialize) -> Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    let mut text = serde_json::to_string_pretty(rows)?;
+    text.push('\n');
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }

@@ -237,7 +237,7 @@ pub async fn model(server: SocketAddr) -> Result<String> {
 }
 
 /// A server of the command line as an address; a name is resolved once, here.
-fn resolve(endpoint: &str) -> Result<SocketAddr> {
+pub fn resolve(endpoint: &str) -> Result<SocketAddr> {
     if let Ok(address) = endpoint.parse() {
         return Ok(address);
     }

@@ -18,6 +18,9 @@ use sim::routing::report;
 use sim::routing::scenario::Scenario;
 use sim::routing::trace::Trace;
 
+use super::routing_endpoints::{EndpointArguments, routing_endpoints};
+use super::routing_envoy::{EnvoyArguments, routing_envoy};
+
 /// The arguments of `cargo xtask bench routing`.
 #[derive(Clone, Debug, Args)]
 pub struct RoutingArguments {
@@ -66,6 +69,16 @@ pub struct RoutingArguments {
     /// Write a picture of each situation into this directory
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
+    /// The published test through a real Envoy, with two servers that are simulated in real time
+    #[arg(long, conflicts_with_all = SIMULATED_ONLY)]
+    envoy: bool,
+    /// The published test on real engines through a real Envoy; once per engine
+    #[arg(long = "endpoint", value_name = "HOST:PORT")]
+    #[arg(conflicts_with_all = SIMULATED_ONLY, conflicts_with = "envoy")]
+    endpoints: Vec<String>,
+    /// The model to ask real engines for, instead of the first they serve
+    #[arg(long, value_name = "NAME", requires = "endpoints")]
+    model: Option<String>,
 }
 
 /// One scenario or all.
@@ -74,6 +87,22 @@ struct Scenarios(Vec<Scenario>);
 
 /// Runs what was asked for, prints the table and writes the files.
 pub fn routing(arguments: &RoutingArguments) -> Result<()> {
+    if arguments.envoy {
+        return routing_envoy(&EnvoyArguments {
+            concurrency: &arguments.concurrency,
+            seed: arguments.first_seed,
+            json: arguments.json.as_deref(),
+        });
+    }
+    if !arguments.endpoints.is_empty() {
+        return routing_endpoints(&EndpointArguments {
+            endpoints: &arguments.endpoints,
+            model: arguments.model.as_deref(),
+            concurrency: &arguments.concurrency,
+            seed: arguments.first_seed,
+            json: arguments.json.as_deref(),
+        });
+    }
     let cases = cases(arguments)?;
     let rows = run_all(&cases);
     print!("{}", report::table(&rows));
@@ -231,3 +260,8 @@ fn scenarios(name: &str) -> Result<Scenarios, String> {
 
 /// A line of progress after so many runs, where standard error is no terminal.
 const PROGRESS_RUNS: usize = 50;
+
+/// What has no meaning without a simulation in virtual time.
+const SIMULATED_ONLY: [&str; 7] = [
+    "scenario", "policy", "seeds", "workers", "trace", "rule", "plot",
+];

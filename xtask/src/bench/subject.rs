@@ -110,7 +110,7 @@ impl Subject {
 }
 
 /// Takes out all that is the picker's: the filter, its pages and its service.
-fn remove_filter(bootstrap: &mut Bootstrap) -> Result<()> {
+pub(super) fn remove_filter(bootstrap: &mut Bootstrap) -> Result<()> {
     filters_mut(bootstrap)?.retain(|filter| !is_picker(filter));
     let all = bootstrap.value_mut();
     if let Some(all) = all.as_object_mut() {

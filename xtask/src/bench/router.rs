@@ -1,0 +1,129 @@
+//! Envoys that differ in how they choose an endpoint.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use picker_core::EngineKind;
+use serde_json::{Value, json};
+
+use super::subject::{Bench, remove_filter};
+use crate::compose::{Addresses, Destination, compose, document};
+use crate::http::fetch;
+use crate::proxy::{Proxy, ProxyOptions};
+use crate::ready::ready;
+
+/// How an Envoy chooses an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Router {
+    /// An ordinary cluster, without the filter.
+    RoundRobin,
+    /// The filter with the reference picker's weights: queue 2, KV cache 2, prefix 3.
+    Compatible,
+    /// The filter as it is by default.
+    LeastCost,
+}
+
+/// A running Envoy.
+pub(super) struct Routing {
+    addresses: Addresses,
+    proxy: Proxy,
+}
+
+impl Router {
+    /// Starts an Envoy with two workers in front of endpoints of one engine, and waits until it knows them.
+    pub(super) async fn start(self, bench: &Bench<'_>, engine: EngineKind) -> Result<Routing> {
+        let destination = Destination::OriginalDst;
+        let addresses = Addresses::free()?;
+        let mut document = document(destination, bench.endpoints)?;
+        document["pools"][0]["engine"] = json!(engine.name());
+        if self == Self::Compatible {
+            document["pools"][0]["picker"] = compatible();
+        }
+        let mut bootstrap = compose(destination, addresses, bench.wasm, &document)?;
+        // An endpoint without requests for a while would lose its count.
+        bootstrap.cluster_mut("llm")?["cleanup_interval"] = json!("86400s");
+        if self == Self::RoundRobin {
+            remove_filter(&mut bootstrap)?;
+            bootstrap.cluster_mut("llm_any")?["lb_policy"] = json!("ROUND_ROBIN");
+        }
+        let options = ProxyOptions {
+            concurrency: Some(WORKERS),
+            directory: bench.directory.join(addresses.traffic.port().to_string()),
+        };
+        let proxy = Proxy::start(bench.envoy, &bootstrap, &options).await?;
+        if self != Self::RoundRobin {
+            ready(addresses).await?;
+        }
+        Ok(Routing { addresses, proxy })
+    }
+}
+
+impl Routing {
+    /// Where clients connect.
+    pub(super) fn traffic(&self) -> SocketAddr {
+        self.addresses.traffic
+    }
+
+    /// Requests that `endpoint` was sent.
+    pub(super) async fn sent_to(&self, endpoint: SocketAddr) -> Result<u64> {
+        let clusters = fetch(self.addresses.admin, "/clusters").await?.text();
+        let counts = ["llm", "llm_any"].map(|cluster| {
+            let name = format!("{cluster}::{endpoint}::rq_total::");
+            let count = clusters.lines().find_map(|line| line.strip_prefix(&name));
+            count.and_then(|count| count.parse().ok()).unwrap_or(0)
+        });
+        Ok(counts.into_iter().sum())
+    }
+
+    pub(super) async fn stop(self) -> Result<()> {
+        self.proxy.stop().await
+    }
+}
+
+impl fmt::Display for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::RoundRobin => "round robin",
+            Self::Compatible => "compatible 2/2/3",
+            Self::LeastCost => "least cost",
+        })
+    }
+}
+
+/// The reference picker's configuration for a pool that shares prefixes.
+fn compatible() -> Value {
+    let weights = [
+        ("queue-scorer", 2),
+        ("kv-cache-utilization-scorer", 2),
+        ("prefix-cache-scorer", 3),
+    ];
+    json!({
+        "plugins": weights.map(|(scorer, _)| json!({"type": scorer})),
+        "schedulingProfiles": [{
+            "name": "default",
+            "plugins": weights.map(|(scorer, weight)| json!({"pluginRef": scorer, "weight": weight})),
+        }],
+    })
+}
+
+/// As many as a small proxy has; their state is shared, so that it makes no difference.
+const WORKERS: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use picker_core::{Profile, Role, parse_config};
+
+    use super::*;
+
+    #[test]
+    fn the_compatible_document_is_the_compatible_profile() {
+        let endpoint = "127.0.0.1:4711".parse().unwrap();
+        let mut document = document(Destination::OriginalDst, &[endpoint]).unwrap();
+        document["pools"][0]["picker"] = compatible();
+        let Ok(Role::Filter(config)) = parse_config(document.to_string().as_bytes()) else {
+            panic!("{document} is no configuration of a filter");
+        };
+        assert_eq!(config.pools[0].profile, Profile::compatible());
+    }
+}
