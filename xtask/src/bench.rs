@@ -7,7 +7,9 @@ mod cpu;
 mod overhead;
 mod report;
 pub mod routing;
+mod scale;
 mod scan;
+mod soak;
 mod subject;
 mod upstream;
 
@@ -19,7 +21,9 @@ use clap::Subcommand;
 use crate::workspace;
 use overhead::OverheadArguments;
 use routing::RoutingArguments;
+use scale::ScaleArguments;
 use scan::ScanArguments;
+use soak::SoakArguments;
 
 /// What to measure.
 #[derive(Clone, Debug, Subcommand)]
@@ -28,8 +32,12 @@ pub enum BenchArguments {
     Overhead(OverheadArguments),
     /// Compare this picker with other routers, on simulated model servers in virtual time
     Routing(RoutingArguments),
+    /// Measure what the collector costs with many endpoints
+    Scale(ScaleArguments),
     /// Time the request scanner and the block hash, native and as wasm
     Scan(ScanArguments),
+    /// Send many mixed requests and see whether memory stays flat
+    Soak(SoakArguments),
 }
 
 /// Measures; a debug build builds itself again for release and hands over.
@@ -47,6 +55,8 @@ pub fn bench(arguments: &BenchArguments) -> Result<()> {
     match arguments {
         BenchArguments::Overhead(arguments) => overhead::overhead(arguments),
         BenchArguments::Routing(arguments) => routing::routing(arguments),
+        BenchArguments::Scale(arguments) => scale::scale(arguments),
         BenchArguments::Scan(arguments) => scan::scan(*arguments),
+        BenchArguments::Soak(arguments) => soak::soak(*arguments),
     }
 }
