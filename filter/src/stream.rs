@@ -33,8 +33,10 @@ enum Phase {
 struct Sent {
     pool: usize,
     ticket: Ticket,
+    /// The chosen endpoint, as Envoy writes addresses.
+    destination: String,
     reader: ResponseReader,
-    /// Whether tokens have arrived.
+    /// Whether tokens have arrived and the endpoint's prefill is given back, or is to be given back at the end.
     answered: bool,
 }
 
@@ -110,7 +112,8 @@ impl HttpContext for Stream {
         };
         let now = host::now();
         let served = host::text_property(&["upstream", "address"]);
-        if let Some(address) = served.and_then(|address| address.parse().ok()) {
+        let other = served.filter(|served| *served != sent.destination);
+        if let Some(address) = other.and_then(|address| address.parse().ok()) {
             let chosen = pool
                 .pool
                 .on_served_by(&Host, &mut sent.ticket, address, now);
@@ -119,10 +122,13 @@ impl HttpContext for Stream {
         if let Some(verdict) = verdict() {
             pool.pool.on_verdict(&Host, &sent.ticket, verdict, now);
         }
-        sent.reader = ResponseReader::new(ResponseKind::of_headers(
+        let kind = ResponseKind::of_headers(
             host::text_header(Headers::Response, "content-type").as_deref(),
             host::text_header(Headers::Response, "content-encoding").as_deref(),
-        ));
+        );
+        sent.reader = ResponseReader::new(kind);
+        // A document begins when all of it is computed. It ends at once, and its prefill with it.
+        sent.answered = kind != ResponseKind::EventStream;
         Action::Continue
     }
 
@@ -254,6 +260,7 @@ impl Stream {
         self.phase = Phase::Sent(Box::new(Sent {
             pool: index,
             ticket: pick.ticket,
+            destination: destination.into_iter().next().unwrap_or_default(),
             reader: ResponseReader::new(ResponseKind::Other),
             answered: false,
         }));

@@ -272,7 +272,8 @@ impl Pool {
         }
         self.rewrite_row(shared, now);
         self.learn(ticket.bytes, answered);
-        let output = answered.output_tokens.unwrap_or(0);
+        // The last token has no KV: nothing was computed from it.
+        let output = answered.output_tokens.unwrap_or(0).saturating_sub(1);
         let cached_blocks = answered
             .cached_tokens
             .filter(|_| ticket.placed.len() == 1)

@@ -12,7 +12,9 @@ mod router;
 pub mod routing;
 mod routing_endpoints;
 mod routing_envoy;
+mod scale;
 mod scan;
+mod soak;
 mod subject;
 mod upstream;
 
@@ -28,7 +30,9 @@ use crate::workspace;
 use decision::DecisionArguments;
 use overhead::OverheadArguments;
 use routing::RoutingArguments;
+use scale::ScaleArguments;
 use scan::ScanArguments;
+use soak::SoakArguments;
 
 /// What to measure.
 #[derive(Clone, Debug, Subcommand)]
@@ -39,8 +43,12 @@ pub enum BenchArguments {
     Overhead(OverheadArguments),
     /// Compare this picker with other routers: simulated, through Envoy or on real engines
     Routing(RoutingArguments),
+    /// Measure what the collector costs with many endpoints
+    Scale(ScaleArguments),
     /// Time the request scanner and the block hash, native and as wasm
     Scan(ScanArguments),
+    /// Send many mixed requests and see whether memory stays flat
+    Soak(SoakArguments),
 }
 
 /// Measures; a debug build builds itself again for release and hands over.
@@ -59,7 +67,9 @@ pub fn bench(arguments: &BenchArguments) -> Result<()> {
         BenchArguments::Decision(arguments) => decision::decision(arguments),
         BenchArguments::Overhead(arguments) => overhead::overhead(arguments),
         BenchArguments::Routing(arguments) => routing::routing(arguments),
+        BenchArguments::Scale(arguments) => scale::scale(arguments),
         BenchArguments::Scan(arguments) => scan::scan(*arguments),
+        BenchArguments::Soak(arguments) => soak::soak(*arguments),
     }
 }
 

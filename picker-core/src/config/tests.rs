@@ -50,9 +50,9 @@ fn what_is_left_out_has_a_default() {
                         "type": "least-cost-scorer",
                         "name": "least-cost-scorer",
                         "parameters": {
-                            "baseTokens": 512.0,
-                            "overflowWeight": 48.0,
-                            "backlogWeight": 4.0,
+                            "baseTokens": 256.0,
+                            "overflowWeight": 12.0,
+                            "backlogWeight": 1.67,
                         },
                     },
                     {
@@ -227,7 +227,7 @@ fn the_effective_configuration_reads_back_as_the_same() {
                 "picker": {
                     "plugins": [
                         {"type": "queue-scorer"},
-                        {"type": "least-cost-scorer", "name": "cheap", "parameters": {"baseTokens": 256}},
+                        {"type": "least-cost-scorer", "name": "cheap", "parameters": {"baseTokens": 99}},
                         {"type": "queue-scorer", "name": "again"},
                         {"type": "max-score-picker", "parameters": {"maxNumOfEndpoints": 3}},
                     ],

@@ -47,9 +47,9 @@ impl Default for LeastCost {
 impl LeastCost {
     /// The values that did best over all simulated workloads.
     pub const DEFAULT: Self = Self {
-        base_tokens: 512.0,
-        overflow_weight: 48.0,
-        backlog_weight: 4.0,
+        base_tokens: 256.0,
+        overflow_weight: 12.0,
+        backlog_weight: 1.67,
     };
 
     /// Every parameter under the key that a configuration has for it.
@@ -204,7 +204,11 @@ mod tests {
             output_tokens: 128.0,
             group: None,
         };
-        let rule = LeastCost::default();
+        let rule = LeastCost {
+            base_tokens: 512.0,
+            overflow_weight: 48.0,
+            backlog_weight: 4.0,
+        };
         let costs: Vec<f64> = candidates
             .iter()
             .map(|it| rule.cost(&cx, it, false))

@@ -1,4 +1,4 @@
-//! The CPU time of a process.
+//! The CPU time and the memory of a process.
 
 use std::fs;
 use std::time::Duration;
@@ -44,9 +44,23 @@ impl CpuTime {
     }
 }
 
+/// Resident memory of process `pid`.
+pub(super) fn resident_bytes(pid: u32) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))
+        .with_context(|| format!("no process {pid}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(kilobytes.context("no VmRSS")? * 1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_of_this_process_is_more_than_nothing() {
+        assert!(resident_bytes(std::process::id()).unwrap() > 1_000_000);
+    }
 
     #[test]
     fn work_shows_as_cpu_time_of_this_process() {

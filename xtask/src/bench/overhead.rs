@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use sim::load::{Bodies, LoadOptions, LoadReport, run_load};
 use tokio::time::sleep;
@@ -199,24 +199,31 @@ async fn fill(upstream: &Upstream, subjects: &[Subject], cases: &[Case]) -> Resu
         sleep(KNOWN_AFTER).await;
         for subject in filters() {
             for case in cases {
-                let mut options = case.options(subject.addresses.traffic);
-                options.headers.clear();
-                options.connections = 1;
-                options.duration_max = None;
-                options.requests_max = Some(PROMPTS);
-                let report = loaded(options).await?;
-                let there = report.endpoints.get(&endpoint.to_string());
-                ensure!(
-                    there == Some(&PROMPTS),
-                    "endpoint {endpoint} was the only one awake, but {:?} answered",
-                    report.endpoints
-                );
+                fill_one(endpoint, subject, case).await?;
             }
         }
     }
     upstream.wake_only(None);
     sleep(KNOWN_AFTER).await;
     Ok(())
+}
+
+/// Sends the prompts of a case until all have gone to the endpoint that is awake.
+async fn fill_one(endpoint: usize, subject: &Subject, case: &Case) -> Result<()> {
+    let mut options = case.options(subject.addresses.traffic);
+    options.headers.clear();
+    options.connections = 1;
+    options.duration_max = None;
+    options.requests_max = Some(PROMPTS);
+    for _ in 0..FILL_TRIES {
+        let report = loaded(options.clone()).await?;
+        if report.endpoints.get(&endpoint.to_string()) == Some(&PROMPTS) {
+            return Ok(());
+        }
+        // On a busy machine a scrape may come late.
+        sleep(KNOWN_AFTER).await;
+    }
+    bail!("endpoint {endpoint} is the only one awake, and others still get requests");
 }
 
 /// Loads every subject in turn, several times, and sums up what each used.
@@ -339,5 +346,8 @@ const COPIES: u32 = 8;
 /// Turns of every subject in one round.
 const SLICES: u32 = 4;
 
-/// Two scrapes later the picker knows who is awake, also on a busy machine.
+/// Times that prompts are sent again because the picker did not know yet who is awake.
+const FILL_TRIES: u32 = 20;
+
+/// Two scrapes later the picker knows who is awake.
 const KNOWN_AFTER: Duration = Duration::from_millis(400);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::cpu::CpuTime;
+use super::cpu::{CpuTime, resident_bytes};
 use crate::bootstrap::{Bootstrap, PAGES, TRAFFIC};
 use crate::compose::{Addresses, Destination, compose, document};
 use crate::envoy::Envoy;
@@ -92,6 +92,11 @@ impl Subject {
     /// CPU time used so far.
     pub(super) fn cpu(&self) -> Result<CpuTime> {
         CpuTime::of(self.pid)
+    }
+
+    /// Resident memory now.
+    pub(super) fn rss_bytes(&self) -> Result<u64> {
+        resident_bytes(self.pid)
     }
 
     /// Blocks of prompts so far, and those of them that were held; zeros without the filter.

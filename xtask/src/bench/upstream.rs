@@ -17,6 +17,7 @@ use crate::ports;
 pub(super) struct Upstream {
     addresses: Vec<SocketAddr>,
     awake: Arc<AtomicUsize>,
+    page_bytes: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
 
@@ -24,6 +25,7 @@ impl Upstream {
     /// Starts `count` endpoints, on ports from `first_port` on or on free ones.
     pub(super) async fn start(count: usize, first_port: Option<u16>) -> Result<Self> {
         let awake = Arc::new(AtomicUsize::new(ALL));
+        let page_bytes = Arc::new(AtomicUsize::new(0));
         let (mut addresses, mut tasks) = (Vec::new(), JoinSet::new());
         for number in 0..count {
             let address = match first_port {
@@ -33,12 +35,13 @@ impl Upstream {
             let listener = TcpListener::bind(address).await;
             let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
             addresses.push(address);
-            let awake = Arc::clone(&awake);
+            let (awake, page_bytes) = (Arc::clone(&awake), Arc::clone(&page_bytes));
             tasks.spawn(async move {
                 while let Ok((stream, _)) = listener.accept().await {
                     let endpoint = Endpoint {
                         number,
                         awake: Arc::clone(&awake),
+                        page_bytes: Arc::clone(&page_bytes),
                     };
                     tokio::spawn(endpoint.serve(stream));
                 }
@@ -47,6 +50,7 @@ impl Upstream {
         Ok(Self {
             addresses,
             awake,
+            page_bytes,
             _tasks: tasks,
         })
     }
@@ -54,6 +58,11 @@ impl Upstream {
     /// Where they listen, in order.
     pub(super) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Makes metrics pages at least this long, by histograms as engines have them.
+    pub(super) fn pad_pages(&self, bytes: usize) {
+        self.page_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Lets all but the endpoint `number` say that they sleep; `None` wakes all.
@@ -65,6 +74,7 @@ impl Upstream {
 struct Endpoint {
     number: usize,
     awake: Arc<AtomicUsize>,
+    page_bytes: Arc<AtomicUsize>,
 }
 
 impl Endpoint {
@@ -84,7 +94,13 @@ impl Endpoint {
     async fn answer(&self, stream: &mut TcpStream, head: &str) -> std::io::Result<()> {
         if head.starts_with("get /metrics") {
             let awake = self.awake.load(Ordering::Relaxed);
-            let page = page(awake == ALL || awake == self.number);
+            let mut page = page(awake == ALL || awake == self.number);
+            for number in 0.. {
+                if page.len() >= self.page_bytes.load(Ordering::Relaxed) {
+                    break;
+                }
+                page.push_str(&bucket(number));
+            }
             let head = self.head("text/plain", &format!("content-length: {}", page.len()));
             return stream.write_all(format!("{head}{page}").as_bytes()).await;
         }
@@ -172,6 +188,14 @@ fn page(awake: bool) -> String {
          vllm:engine_sleep_state{{engine=\"0\",sleep_state=\"discard_all\"}} 0.0\n\
          vllm:cache_config_info{{block_size=\"16\",enable_prefix_caching=\"True\",engine=\"0\",\
          num_gpu_blocks=\"200000\"}} 1.0\n"
+    )
+}
+
+/// A line that the picker passes over.
+fn bucket(number: usize) -> String {
+    format!(
+        "vllm:time_to_first_token_seconds_bucket{{engine=\"0\",le=\"{number}.5\",\
+         model_name=\"meta-llama/Llama-3.1-8B-Instruct\"}} {number}.0\n"
     )
 }
 
