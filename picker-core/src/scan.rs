@@ -26,9 +26,11 @@
 //!   tools and messages; the blocks of a list are one text.
 //! - *Blocks and items*: calls of tools, what these gave, and thoughts are texts of a message like
 //!   those above, each after its mark.
-//! - *Previous*: `previous_response_id` stands before all else, for what it names is not known here.
+//! - *Previous*: `previous_response_id` and `conversation` stand before all else, for what they name
+//!   is not known here.
 //! - *Query*: what a server puts before each document to sort stands before each of these prompts.
-//! - *Features*: the hash of an image among token ids changes the block in which it begins.
+//! - *Features*: the hash of an image among token ids changes the block in which it begins; images
+//!   whose place is not known change all blocks.
 //!
 //! A request that leaves nothing in a server's cache has prompts without blocks.
 //!

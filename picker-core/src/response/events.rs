@@ -102,7 +102,7 @@ impl Events {
 
     fn data(&mut self, data: &[u8], document: &mut Document, facts: &mut Facts) {
         if self.data == Data::None {
-            let Some(first) = data.iter().find(|byte| !byte.is_ascii_whitespace()) else {
+            let Some(first) = data.iter().find(|byte| !matches!(byte, b' ' | b'\t')) else {
                 return;
             };
             self.data = if *first == b'[' {

@@ -210,6 +210,7 @@ fn what_cannot_be_read_is_passed_over() {
         "{\"a\":[}]}",
         "\u{FEFF}{}",
         "{}{}",
+        "\u{C}{\"model\":\"x\"}",
         "x{\"error\":1}",
     ] {
         let read = stream(&format!("data: {bad}\n\n{good}"));

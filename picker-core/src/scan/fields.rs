@@ -28,6 +28,8 @@ pub(super) enum Place {
     FeatureSpanList,
     /// The object with the address or data of a part that is not text.
     Media(MediaKind),
+    /// A list of addresses or data beside the prompt, or a list of such lists.
+    MediaItems(MediaKind),
     /// One message, or one item of the Responses API.
     Message,
     /// The list of messages.
@@ -69,6 +71,8 @@ pub(super) enum Field {
     Ignored,
     /// A part that is not text: an object, or its address at once.
     Media(MediaKind),
+    /// Addresses or data of images and the like beside the prompt.
+    MediaItems(MediaKind),
     /// The address or data of such a part.
     MediaSource(MediaKind),
     Message,
@@ -177,6 +181,7 @@ impl Place {
         match self {
             Self::FeatureHashList => Some(Field::FeatureHash),
             Self::FeatureSpanList => Some(Field::FeatureSpan),
+            Self::MediaItems(kind) => Some(Field::MediaItems(kind)),
             Self::Messages => Some(Field::Message),
             Self::Parts => Some(Field::Part),
             Self::Prompts => Some(Field::PromptItem),
@@ -223,7 +228,7 @@ fn body_member(shape: Shape, key: &[u8]) -> Field {
             b"input" => Field::Messages,
             b"instructions" => Field::System,
             b"max_output_tokens" => Field::OutputCap(OutputCap::Other),
-            b"previous_response_id" => Field::Previous,
+            b"conversation" | b"previous_response_id" => Field::Previous,
             b"tools" => Field::Tools,
             _ => Field::Ignored,
         },
@@ -253,6 +258,9 @@ fn other_body_member(shape: Shape, key: &[u8]) -> Field {
             Field::Query
         }
         (Shape::Generate, b"features") => Field::Features,
+        (Shape::SglangGenerate, b"audio_data") => Field::MediaItems(MediaKind::Audio),
+        (Shape::SglangGenerate, b"image_data") => Field::MediaItems(MediaKind::Image),
+        (Shape::SglangGenerate, b"video_data") => Field::MediaItems(MediaKind::Video),
         (Shape::Generate | Shape::SglangGenerate, b"sampling_params") => Field::Sampling,
         _ => Field::Ignored,
     }

@@ -44,6 +44,12 @@ pub(super) fn read(shape: Shape, body: &[u8], seed: HashSeed) -> Option<Request>
     request.cache_salt = body.last(salt).and_then(string);
     request.output_cap = output_cap(shape, &body);
     let origin = seed.origin(request.model.as_deref(), request.cache_salt.as_deref());
+    let origin = beside(shape, &body, &mut request.media)
+        .iter()
+        .fold(origin, |origin, it| {
+            let parts = [origin, it.kind as u64, it.hash].map(u64::to_le_bytes);
+            xxh3_64(&parts.concat())
+        });
     let features = features(shape, &body);
     let prompts = query(shape, &body);
     let (query, fault) = prompts.map_or_else(|fault| (plain(b""), Some(fault)), |it| (it, None));
@@ -112,6 +118,26 @@ fn chosen<'a>(body: &'a Members<'_>, names: &[&str]) -> Option<&'a str> {
         .next()
         .map(|(_, value)| value.get())
         .filter(|it| *it != "null")
+}
+
+/// Images and the like beside the prompt.
+fn beside<'a>(shape: Shape, body: &Members<'_>, media: &'a mut Vec<Media>) -> &'a [Media] {
+    fn items(kind: MediaKind, value: &str, media: &mut Vec<Media>) {
+        for item in list(value).unwrap_or_default() {
+            items(kind, item, media);
+        }
+        sources(kind, value, &mut Text::default(), media);
+    }
+    for (key, value) in body.0.iter().filter(|_| shape == Shape::SglangGenerate) {
+        let kind = match key.as_str() {
+            "audio_data" => MediaKind::Audio,
+            "image_data" => MediaKind::Image,
+            "video_data" => MediaKind::Video,
+            _ => continue,
+        };
+        items(kind, value.get(), media);
+    }
+    media
 }
 
 /// The hashes of `features`, each with the block where its place begins.
@@ -281,8 +307,13 @@ fn chat(
 fn leading(shape: Shape, body: &Members<'_>) -> Vec<(u64, Text)> {
     let mut sections = Vec::new();
     let last = |shapes: &[Shape], key| body.last(key).filter(|_| shapes.contains(&shape));
-    if let Some(previous) = last(&[Shape::Responses], "previous_response_id").and_then(string) {
-        sections.push((6, plain(previous.as_bytes())));
+    let names = ["conversation", "previous_response_id"];
+    if let (Shape::Responses, Some(previous)) = (shape, chosen(body, &names)) {
+        if let Some(previous) = string(previous) {
+            sections.push((6, plain(previous.as_bytes())));
+        } else if previous.starts_with('{') {
+            sections.push((6, plain(&squeeze(previous))));
+        }
     }
     let with_tools = [
         Shape::ChatCompletions,

@@ -6,7 +6,7 @@ mod prompt;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::billing::Billing;
 use super::features::Features;
@@ -253,7 +253,11 @@ impl Reader {
             if 0 < ignored {
                 faults.push(RequestFault::PromptsOverMax { ignored });
             }
-            let origin = seed.origin(model.as_deref(), cache_salt.as_deref());
+            let mut origin = seed.origin(model.as_deref(), cache_salt.as_deref());
+            if self.shape == Shape::SglangGenerate {
+                // Where they stand among the text is not known.
+                origin = self.media.iter().fold(origin, mixed);
+            }
             prompts = self.prompts.finish(origin);
             group = prompts.first().and_then(group_of);
             if let Some((prompt, its_group)) = self.sections.finish(origin) {
@@ -344,6 +348,12 @@ pub(super) fn step_over(token: Token) -> Taking {
         Token::String => Taking::Text(Target::Nowhere),
         _ => Taking::Tokens,
     }
+}
+
+/// Another origin, depending on `media`.
+fn mixed(origin: u64, media: &Media) -> u64 {
+    let parts = [origin, media.kind as u64, media.hash];
+    xxh3_64(parts.map(u64::to_le_bytes).as_flattened())
 }
 
 fn no_name(token: Token) -> Name {

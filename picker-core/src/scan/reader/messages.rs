@@ -31,6 +31,12 @@ impl Reader {
                 self.sections.begin(Section::Previous);
                 return Taking::Text(Target::Section(Section::Previous));
             }
+            (Field::Previous, Token::Object) => {
+                self.sections.begin(Section::Previous);
+                return self.verbatim(Section::Previous, token);
+            }
+            // The member that is meant may have stood before this one.
+            (Field::Previous, Token::Null) => {}
             (Field::Previous, _) => self.sections.remove(Section::Previous),
             (Field::System, Token::String) => {
                 self.sections.begin(Section::System);
@@ -88,8 +94,14 @@ impl Reader {
             (Field::PartText, Token::String) => {
                 return Taking::Text(Target::Section(Section::Messages));
             }
-            (Field::Media(kind), Token::Object) => return self.enter(Place::Media(kind)),
-            (Field::Media(kind) | Field::MediaSource(kind), Token::String) => {
+            (Field::MediaItems(kind), Token::Array) => return self.enter(Place::MediaItems(kind)),
+            (Field::Media(kind) | Field::MediaItems(kind), Token::Object) => {
+                return self.enter(Place::Media(kind));
+            }
+            (
+                Field::Media(kind) | Field::MediaItems(kind) | Field::MediaSource(kind),
+                Token::String,
+            ) => {
                 self.media_hash.get_or_insert_default().reset();
                 return Taking::Text(Target::Media(kind));
             }

@@ -74,6 +74,15 @@ fn value(draw: &mut Draw, shape: Shape, key: &str) -> String {
             object(draw, members.to_vec())
         }
         "features" => features(draw),
+        "conversation" => any(draw, 2),
+        "image_data" | "audio_data" => many(draw, 3, |draw| match draw.below(3) {
+            0 => string(draw, 20),
+            1 => many(draw, 2, |draw| string(draw, 20)),
+            _ => {
+                let source = string(draw, 20);
+                object(draw, alloc::vec![("url".into(), source)])
+            }
+        }),
         "max_tokens" | "max_completion_tokens" | "max_output_tokens" => number(draw),
         "model" | "cache_salt" | "extra_key" | "previous_response_id" => string(draw, 12),
         "stream" | "metadata" => any(draw, 2),
@@ -126,9 +135,9 @@ fn own_names(shape: Shape) -> &'static [&'static str] {
         Shape::CountTokens | Shape::Messages => &["messages", "system"],
         Shape::Generate => &["token_ids", "sampling_params", "features"],
         Shape::Rerank => &["query", "documents"],
-        Shape::Responses => &["input", "instructions"],
+        Shape::Responses => &["input", "instructions", "conversation"],
         Shape::Score => &["text_1", "text_2"],
-        Shape::SglangGenerate => &["text", "sampling_params"],
+        Shape::SglangGenerate => &["text", "sampling_params", "image_data"],
         Shape::ChatCompletions | Shape::ChatRender => &["messages"],
         _ => &["prompt"],
     }
@@ -399,5 +408,8 @@ const NAMES: &[&str] = &[
     "sampling_params",
     "previous_response_id",
     "features",
+    "conversation",
+    "image_data",
+    "audio_data",
     "metadata",
 ];

@@ -137,6 +137,8 @@ fn the_input_of_a_response_is_a_message() {
             body(",\"instructions\":\"y\""),
             body(",\"previous_response_id\":\"x\""),
             body(",\"previous_response_id\":\"y\""),
+            body(",\"conversation\":\"z\",\"previous_response_id\":null"),
+            body(",\"conversation\":{\"id\":\"z\"}"),
             body(",\"tools\":[{}]"),
             body(",\"cache_salt\":\"x\""),
         ],
@@ -283,4 +285,20 @@ fn an_image_among_token_ids_changes_the_blocks_from_its_place_on() {
         assert_eq!(same(&image("a", offset)), 5);
         assert_eq!(one.media.len(), 1);
     }
+}
+
+#[test]
+fn images_beside_a_text_keep_it_apart() {
+    let bodies = [
+        "null",
+        "\"a\"",
+        "\"b\"",
+        "[\"a\",\"b\"]",
+        "[\"b\",\"a\"]",
+        "[{\"url\":\"c\"}]",
+    ];
+    let bodies = bodies.map(|it| format!("{{\"text\":{},\"image_data\":{it}}}", long("", 300)));
+    check_different(Shape::SglangGenerate, &bodies);
+    let same = [bodies[1].clone(), bodies[1].replace("\"a\"", "[[\"a\"]]")];
+    check_alike(Shape::SglangGenerate, &same);
 }
