@@ -112,6 +112,7 @@ impl Ring {
     /// False when entries were overwritten before they could be read: then [`Ring::rejoin`].
     #[must_use]
     pub fn replay(&mut self, shared: &impl SharedData, mut apply: impl FnMut(u64, &Entry)) -> bool {
+        self.is_at_end = false;
         loop {
             match self.read(shared, self.next) {
                 Some(sequence) if sequence == self.next => {
@@ -320,6 +321,29 @@ mod tests {
     fn append(ring: &mut Ring, shared: &LocalData, number: u64) {
         read_all(ring, shared);
         assert_eq!(ring.append(shared, &placed(number)), Some(ring.next() - 1));
+    }
+
+    #[test]
+    fn only_a_replay_to_the_end_spares_another_before_an_append() {
+        let shared = LocalData::default();
+        let (mut ring, mut other) = (Ring::new("a"), Ring::new("a"));
+        assert!(!ring.is_at_end(), "nothing was read yet");
+        read_all(&mut ring, &shared);
+        assert!(ring.is_at_end());
+        append(&mut other, &shared, 5);
+        assert_eq!(ring.append(&shared, &placed(6)), None);
+        assert!(!ring.is_at_end(), "the append was refused");
+        append(&mut ring, &shared, 6);
+        assert!(
+            !ring.is_at_end(),
+            "the key of the next entry was not read yet"
+        );
+        read_all(&mut ring, &shared);
+        for number in 0..=RING_ENTRIES {
+            append(&mut other, &shared, number);
+        }
+        assert!(!ring.replay(&shared, |_, _| {}));
+        assert!(!ring.is_at_end(), "its place was overwritten");
     }
 
     #[test]
