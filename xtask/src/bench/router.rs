@@ -3,9 +3,10 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use anyhow::Result;
-use picker_core::EngineKind;
+use anyhow::{Result, bail};
+use picker_core::{EngineKind, LeastCost};
 use serde_json::{Value, json};
+use sim::routing::policies::PolicyKind;
 
 use super::subject::{Bench, remove_filter};
 use crate::compose::{Addresses, Destination, compose, document};
@@ -14,14 +15,14 @@ use crate::proxy::{Proxy, ProxyOptions};
 use crate::ready::ready;
 
 /// How an Envoy chooses an endpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Router {
     /// An ordinary cluster, without the filter.
     RoundRobin,
     /// The filter with the reference picker's weights: queue 2, KV cache 2, prefix 3.
     Compatible,
-    /// The filter as it is by default.
-    LeastCost,
+    /// The filter as it is by default, but for the parameters.
+    LeastCost(LeastCost),
 }
 
 /// A running Envoy.
@@ -31,14 +32,30 @@ pub(super) struct Routing {
 }
 
 impl Router {
+    /// What a policy of the simulation is in an Envoy, once for each of the `rules`.
+    pub(super) fn of_policy(policy: PolicyKind, rules: &[LeastCost]) -> Result<Vec<Self>> {
+        Ok(match (policy, rules) {
+            (PolicyKind::RoundRobin, _) => vec![Self::RoundRobin],
+            (PolicyKind::Compatible, _) => vec![Self::Compatible],
+            (PolicyKind::LeastCost, []) => vec![Self::LeastCost(LeastCost::DEFAULT)],
+            (PolicyKind::LeastCost, rules) => rules.iter().copied().map(Self::LeastCost).collect(),
+            (other, _) => bail!(
+                "--policy {}: an Envoy has round-robin, compatible and least-cost",
+                other.name()
+            ),
+        })
+    }
+
     /// Starts an Envoy with two workers in front of endpoints of one engine, and waits until it knows them.
     pub(super) async fn start(self, bench: &Bench<'_>, engine: EngineKind) -> Result<Routing> {
         let destination = Destination::OriginalDst;
         let addresses = Addresses::free()?;
         let mut document = document(destination, bench.endpoints)?;
         document["pools"][0]["engine"] = json!(engine.name());
-        if self == Self::Compatible {
-            document["pools"][0]["picker"] = compatible();
+        match self {
+            Self::RoundRobin => {}
+            Self::Compatible => document["pools"][0]["picker"] = compatible(),
+            Self::LeastCost(rule) => document["pools"][0]["picker"] = least_cost(rule),
         }
         let mut bootstrap = compose(destination, addresses, bench.wasm, &document)?;
         // An endpoint without requests for a while would lose its count.
@@ -83,11 +100,19 @@ impl Routing {
 
 impl fmt::Display for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::RoundRobin => "round robin",
-            Self::Compatible => "compatible 2/2/3",
-            Self::LeastCost => "least cost",
-        })
+        match self {
+            Self::RoundRobin => f.pad("round robin"),
+            Self::Compatible => f.pad("compatible 2/2/3"),
+            Self::LeastCost(LeastCost::DEFAULT) => f.pad("least cost"),
+            Self::LeastCost(rule) => {
+                let LeastCost {
+                    base_tokens: base,
+                    overflow_weight: overflow,
+                    backlog_weight: backlog,
+                } = rule;
+                f.pad(&format!("least cost {base}/{overflow}/{backlog}"))
+            }
+        }
     }
 }
 
@@ -107,6 +132,17 @@ fn compatible() -> Value {
     })
 }
 
+/// The default rule with these parameters.
+fn least_cost(rule: LeastCost) -> Value {
+    json!({
+        "plugins": [{"type": "least-cost-scorer", "parameters": {
+            "baseTokens": rule.base_tokens,
+            "overflowWeight": rule.overflow_weight,
+            "backlogWeight": rule.backlog_weight,
+        }}],
+    })
+}
+
 /// As many as a small proxy has; their state is shared, so that it makes no difference.
 const WORKERS: u32 = 2;
 
@@ -117,13 +153,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_compatible_document_is_the_compatible_profile() {
+    fn the_documents_are_the_profiles_they_are_named_after() {
         let endpoint = "127.0.0.1:4711".parse().unwrap();
-        let mut document = document(Destination::OriginalDst, &[endpoint]).unwrap();
-        document["pools"][0]["picker"] = compatible();
-        let Ok(Role::Filter(config)) = parse_config(document.to_string().as_bytes()) else {
-            panic!("{document} is no configuration of a filter");
-        };
-        assert_eq!(config.pools[0].profile, Profile::compatible());
+        for (picker, profile) in [
+            (compatible(), Profile::compatible()),
+            (least_cost(LeastCost::DEFAULT), Profile::default()),
+        ] {
+            let mut document = document(Destination::OriginalDst, &[endpoint]).unwrap();
+            document["pools"][0]["picker"] = picker;
+            let Ok(Role::Filter(config)) = parse_config(document.to_string().as_bytes()) else {
+                panic!("{document} is no configuration of a filter");
+            };
+            assert_eq!(config.pools[0].profile, profile);
+        }
     }
 }

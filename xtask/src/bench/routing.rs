@@ -74,7 +74,7 @@ pub struct RoutingArguments {
     envoy: bool,
     /// The published test on real engines through a real Envoy; once per engine
     #[arg(long = "endpoint", value_name = "HOST:PORT")]
-    #[arg(conflicts_with_all = SIMULATED_ONLY, conflicts_with = "envoy")]
+    #[arg(conflicts_with_all = SIMULATED_ONLY, conflicts_with_all = ["envoy", "policy", "rule"])]
     endpoints: Vec<String>,
     /// The model to ask real engines for, instead of the first they serve
     #[arg(long, value_name = "NAME", requires = "endpoints")]
@@ -89,6 +89,8 @@ struct Scenarios(Vec<Scenario>);
 pub fn routing(arguments: &RoutingArguments) -> Result<()> {
     if arguments.envoy {
         return routing_envoy(&EnvoyArguments {
+            policies: &arguments.policy,
+            rules: &arguments.rule,
             concurrency: &arguments.concurrency,
             seed: arguments.first_seed,
             json: arguments.json.as_deref(),
@@ -262,6 +264,4 @@ fn scenarios(name: &str) -> Result<Scenarios, String> {
 const PROGRESS_RUNS: usize = 50;
 
 /// What has no meaning without a simulation in virtual time.
-const SIMULATED_ONLY: [&str; 7] = [
-    "scenario", "policy", "seeds", "workers", "trace", "rule", "plot",
-];
+const SIMULATED_ONLY: [&str; 5] = ["scenario", "seeds", "workers", "trace", "plot"];

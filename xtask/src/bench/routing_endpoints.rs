@@ -11,7 +11,7 @@ use std::process;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use picker_core::{EndpointMetrics, EngineKind, Timestamp, detect_engine, read_page};
+use picker_core::{EndpointMetrics, EngineKind, LeastCost, Timestamp, detect_engine, read_page};
 use serde::Serialize;
 use sim::load::LoadReport;
 use tokio::time::sleep;
@@ -294,7 +294,7 @@ impl fmt::Display for Row {
 }
 
 /// What is compared; each leaves the caches as it used them, so the order is the same every time.
-const ROUTERS: [Router; 2] = [Router::RoundRobin, Router::LeastCost];
+const ROUTERS: [Router; 2] = [Router::RoundRobin, Router::LeastCost(LeastCost::DEFAULT)];
 
 /// Clients of the published test.
 const CONCURRENCY: usize = 32;

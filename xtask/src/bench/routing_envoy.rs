@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use anyhow::Result;
-use picker_core::EngineKind;
+use picker_core::{EngineKind, LeastCost};
 use serde::Serialize;
 use sim::load::LoadReport;
+use sim::routing::policies::PolicyKind;
 use sim::server::{Server, ServerOptions};
 use tokio::task::JoinSet;
 
@@ -27,6 +28,10 @@ use crate::workspace::target;
 /// What to measure.
 #[derive(Clone, Debug)]
 pub(super) struct EnvoyArguments<'a> {
+    /// What to compare; empty for all that an Envoy has.
+    pub(super) policies: &'a [PolicyKind],
+    /// Parameters of least cost; empty for the usual ones.
+    pub(super) rules: &'a [LeastCost],
     /// Clients at the same time; empty for the usual numbers.
     pub(super) concurrency: &'a [usize],
     /// The seed of the requests.
@@ -55,10 +60,19 @@ struct Row {
 
 /// Measures, prints the table and writes the file.
 pub(super) fn routing_envoy(arguments: &EnvoyArguments<'_>) -> Result<()> {
+    let policies = match arguments.policies {
+        [] => &POLICIES,
+        some => some,
+    };
+    let mut routers = Vec::new();
+    for policy in policies {
+        routers.extend(Router::of_policy(*policy, arguments.rules)?);
+    }
     let wasm = wasm::build(Variant::Shipped)?;
     let envoy = Envoy::find(None)?;
     println!("Using {envoy}");
-    let rows = tokio::runtime::Runtime::new()?.block_on(measure(arguments, envoy, wasm))?;
+    let measured = measure(arguments, &routers, (envoy, wasm));
+    let rows = tokio::runtime::Runtime::new()?.block_on(measured)?;
     println!("\n{HEADER}");
     for row in &rows {
         println!("{row}");
@@ -66,7 +80,11 @@ pub(super) fn routing_envoy(arguments: &EnvoyArguments<'_>) -> Result<()> {
     write_json(arguments.json, &rows)
 }
 
-async fn measure(arguments: &EnvoyArguments<'_>, envoy: Envoy, wasm: PathBuf) -> Result<Vec<Row>> {
+async fn measure(
+    arguments: &EnvoyArguments<'_>,
+    routers: &[Router],
+    (envoy, wasm): (Envoy, PathBuf),
+) -> Result<Vec<Row>> {
     let concurrencies = match arguments.concurrency {
         [] => &CONCURRENCIES,
         some => some,
@@ -75,7 +93,7 @@ async fn measure(arguments: &EnvoyArguments<'_>, envoy: Envoy, wasm: PathBuf) ->
     for &concurrency in concurrencies {
         // What hardly loads the machine runs side by side.
         let together = (REQUESTS_TOGETHER / concurrency.max(1)).max(1);
-        for routers in ROUTERS.chunks(together) {
+        for routers in routers.chunks(together) {
             let mut runs = JoinSet::new();
             for (place, &router) in routers.iter().enumerate() {
                 let run = Run {
@@ -162,7 +180,7 @@ impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:<18} {:>8} {:>7.1} {:>9.0} {:>9.0} {:>9.0} {:>9.0}",
+            "{:<22} {:>8} {:>7.1} {:>9.0} {:>9.0} {:>9.0} {:>9.0}",
             self.policy,
             self.concurrency,
             100.0 * self.hit,
@@ -174,10 +192,15 @@ impl fmt::Display for Row {
     }
 }
 
-const HEADER: &str = "policy              clients   hit %     tok/s   TTFT ms       p50       p99";
+const HEADER: &str =
+    "policy                  clients   hit %     tok/s   TTFT ms       p50       p99";
 
 /// What is compared.
-const ROUTERS: [Router; 3] = [Router::RoundRobin, Router::Compatible, Router::LeastCost];
+const POLICIES: [PolicyKind; 3] = [
+    PolicyKind::RoundRobin,
+    PolicyKind::Compatible,
+    PolicyKind::LeastCost,
+];
 
 /// Clients, unless others are asked for.
 const CONCURRENCIES: [usize; 2] = [1, 4];
