@@ -3,11 +3,15 @@
 //! An engine's page names only adapters with live requests, so an idle one that is still loaded is
 //! known by memory.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::EndpointId;
 use crate::bytes::{Reader, Writer};
+use crate::metrics::Lora;
+use crate::request::Request;
 
 /// The adapters of one endpoint.
 #[derive(Default)]
@@ -15,6 +19,46 @@ pub(crate) struct Adapters {
     /// By hash of the name and requests in flight, the least recently used first.
     loaded: Vec<(u64, u32)>,
     slots: Option<usize>,
+}
+
+/// The adapters that the endpoints' pages name.
+#[derive(Default)]
+pub(crate) struct ListedAdapters {
+    /// By hash of the name, of each endpoint.
+    listed: BTreeMap<EndpointId, Vec<u64>>,
+    /// All that a page has ever named: a model of another name is a base model.
+    known: BTreeSet<u64>,
+}
+
+impl ListedAdapters {
+    /// Forgets what the pages named, but not which names are adapters.
+    pub(crate) fn clear(&mut self) {
+        self.listed.clear();
+        if self.known.len() > KNOWN_MAX {
+            self.known.clear();
+        }
+    }
+
+    /// Takes in what the page of `endpoint` names.
+    pub(crate) fn follow(&mut self, endpoint: EndpointId, lora: &Lora) {
+        let names = lora.running.iter().chain(&lora.waiting);
+        let mut listed: Vec<u64> = names.map(|name| adapter_hash(name)).collect();
+        listed.sort_unstable();
+        listed.dedup();
+        self.known.extend(&listed);
+        self.listed.insert(endpoint, listed);
+    }
+
+    /// What the page of `endpoint` names; `None` when it serves no adapters.
+    pub(crate) fn of(&self, endpoint: EndpointId) -> Option<impl Iterator<Item = u64> + Clone> {
+        Some(self.listed.get(&endpoint)?.iter().copied())
+    }
+
+    /// The hash of the adapter that the request needs; `None` for a base model.
+    pub(crate) fn needed_by(&self, request: &Request) -> Option<u64> {
+        let hash = adapter_hash(request.model.as_deref()?);
+        self.known.contains(&hash).then_some(hash)
+    }
 }
 
 /// How an endpoint stands to the adapter that a request needs.
@@ -27,7 +71,7 @@ pub struct AdapterFit {
 }
 
 /// The hash by which an adapter is known.
-pub(crate) fn adapter_hash(name: &str) -> u64 {
+fn adapter_hash(name: &str) -> u64 {
     xxh3_64(name.as_bytes())
 }
 
@@ -106,6 +150,9 @@ impl Adapters {
         }
     }
 }
+
+/// Names remembered as adapters; past it they are learnt again from the pages.
+const KNOWN_MAX: usize = 65_536;
 
 /// Adapters remembered for an endpoint that does not tell how many it has room for.
 const ADAPTERS_MAX: usize = 64;

@@ -1,26 +1,26 @@
 //! One pool as one worker sees it: what is known of its endpoints, and the decision.
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::adapter::{AdapterFit, adapter_hash};
+use crate::adapter::{AdapterFit, ListedAdapters};
 use crate::candidate::{Candidate, Context};
 use crate::checkpoint;
 use crate::draw::Draws;
 use crate::eligibility::eligible;
 use crate::health::Verdict;
-use crate::ledger::{Ledger, Load, Row};
+use crate::ledger::{Ledger, Row};
+use crate::means::Means;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 use crate::request::Request;
-use crate::response::ResponseSummary;
 use crate::ring::{Done, Entry, Judged, Ring};
 use crate::shared::{SharedData, Version};
 use crate::snapshot::{EndpointState, Snapshot, View};
+use crate::ticket::{Answered, Pick, Ticket};
 use crate::twin::{Held, Twins};
-use crate::{Address, BLOCK_BYTES, BlockHash, EndpointId, Span, Timestamp};
+use crate::{Address, BlockHash, EndpointId, Span, Timestamp};
 
 /// What a pool needs to know besides its endpoints.
 pub struct PoolOptions {
@@ -39,10 +39,7 @@ pub struct Pool {
     options: PoolOptions,
     view: View,
     twins: Twins,
-    /// Hashes of the adapters that each endpoint's page names.
-    listed_adapters: BTreeMap<EndpointId, Vec<u64>>,
-    /// Hashes of all adapters ever named by a page: a model of another name is a base model.
-    known_adapters: BTreeSet<u64>,
+    adapters: ListedAdapters,
     ring: Ring,
     /// Whether the twins lack what was placed before this worker came.
     is_cold: bool,
@@ -52,68 +49,9 @@ pub struct Pool {
     row: Row,
     /// Whether this worker has a row; it claims one with its first pick.
     claimed: bool,
-    /// Tokens that an answer has on average.
-    output_tokens: f64,
-    /// Bytes of prompt that make a token, on average.
-    bytes_per_token: f64,
+    means: Means,
     /// Times another worker wrote the ledger between our reading and our writing.
     conflicts: u64,
-}
-
-/// A request on its way: what to give back when it ends.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ticket {
-    /// Prompt tokens charged to the endpoint until its first byte.
-    prefill_tokens: u32,
-    /// Prompt tokens that its cache was thought to hold.
-    matched_tokens: u32,
-    /// Bytes of the prompts.
-    bytes: u64,
-    /// The ring entries that placed its prompts.
-    placed: Vec<u64>,
-    /// The endpoint it is counted for; `None` once it has ended.
-    endpoint: Option<EndpointId>,
-}
-
-/// What is known of an answer when it has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Answered {
-    /// Tokens in the answer.
-    pub output_tokens: Option<u32>,
-    /// Tokens in the prompt.
-    pub prompt_tokens: Option<u32>,
-    /// Those of them that the endpoint's cache held.
-    pub cached_tokens: Option<u32>,
-}
-
-impl From<ResponseSummary> for Answered {
-    /// Chunks of a stream stand for tokens where the endpoint did not count them.
-    fn from(summary: ResponseSummary) -> Self {
-        let tokens = |count: u64| u32::try_from(count).ok();
-        let chunks = Some(summary.chunks).filter(|chunks| *chunks > 0);
-        Self {
-            output_tokens: summary.usage.output.or(chunks).and_then(tokens),
-            prompt_tokens: summary.usage.prompt.and_then(tokens),
-            cached_tokens: summary.usage.cached.and_then(tokens),
-        }
-    }
-}
-
-/// Where a request goes.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Pick {
-    /// The chosen endpoint.
-    pub endpoint: EndpointId,
-    /// Its address, then fallbacks in order.
-    pub destinations: Vec<Address>,
-    /// Leading blocks of the prompts that the chosen endpoint holds.
-    pub matched: usize,
-    /// Blocks in all prompts.
-    pub blocks: usize,
-    /// Tokens in all prompts, as far as bytes tell.
-    pub prompt_tokens: u32,
-    /// To be given back when the request ends.
-    pub ticket: Ticket,
 }
 
 impl Pool {
@@ -127,8 +65,7 @@ impl Pool {
             is_cold: false,
             ledger_key: ledger_key(name),
             twins: Twins::default(),
-            listed_adapters: BTreeMap::new(),
-            known_adapters: BTreeSet::new(),
+            adapters: ListedAdapters::default(),
             ledger: Ledger::default(),
             ledger_bytes: Vec::new(),
             row: Row {
@@ -136,8 +73,7 @@ impl Pool {
                 ..Row::default()
             },
             claimed: false,
-            output_tokens: OUTPUT_TOKENS_UNKNOWN,
-            bytes_per_token: BYTES_PER_TOKEN,
+            means: Means::default(),
             conflicts: 0,
             options,
         };
@@ -271,17 +207,17 @@ impl Pool {
             load.cached_tokens = load.cached_tokens.wrapping_add(cached);
         }
         self.rewrite_row(shared, now);
-        self.learn(ticket.bytes, answered);
+        self.means.learn(ticket.bytes, answered);
         // The last token has no KV: nothing was computed from it.
         let output = answered.output_tokens.unwrap_or(0).saturating_sub(1);
         let cached_blocks = answered
             .cached_tokens
             .filter(|_| ticket.placed.len() == 1)
-            .map(|tokens| (f64::from(tokens) / self.block_tokens()) as u32);
+            .map(|tokens| self.means.blocks(tokens));
         for placed in core::mem::take(&mut ticket.placed) {
             let done = Done {
                 placed,
-                output_blocks: (f64::from(output) / self.block_tokens()) as u32,
+                output_blocks: self.means.blocks(output),
                 cached_blocks,
             };
             self.append(shared, |_| Entry::Done(done));
@@ -337,21 +273,6 @@ impl Pool {
         }
     }
 
-    /// Lets the means follow an answer.
-    fn learn(&mut self, bytes: u64, answered: Answered) {
-        if let Some(tokens) = answered.output_tokens {
-            self.output_tokens += GAIN * (f64::from(tokens) - self.output_tokens);
-        }
-        if let Some(tokens) = answered
-            .prompt_tokens
-            .filter(|tokens| *tokens >= RATIO_TOKENS_MIN)
-        {
-            let seen = bytes as f64 / f64::from(tokens);
-            let ratio = self.bytes_per_token + GAIN * (seen - self.bytes_per_token);
-            self.bytes_per_token = ratio.clamp(BYTES_PER_TOKEN_MIN, BYTES_PER_TOKEN_MAX);
-        }
-    }
-
     fn catch_up(&mut self, shared: &impl SharedData) {
         if self.view.refresh(shared) {
             self.follow_view();
@@ -396,19 +317,14 @@ impl Pool {
 
     /// Keeps a twin for every listed endpoint, of the size it tells, and for no other.
     fn follow_view(&mut self) {
-        let block_tokens = self.block_tokens();
+        let block_tokens = self.means.block_tokens();
         let snapshot = self.view.snapshot();
         self.twins
             .retain(|id| snapshot.endpoint(id).is_some(), |_| true);
-        self.listed_adapters.clear();
+        self.adapters.clear();
         for endpoint in &snapshot.endpoints {
             if let Some(lora) = &endpoint.metrics.lora {
-                let names = lora.running.iter().chain(&lora.waiting);
-                let mut listed: Vec<u64> = names.map(|name| adapter_hash(name)).collect();
-                listed.sort_unstable();
-                listed.dedup();
-                self.known_adapters.extend(&listed);
-                self.listed_adapters.insert(endpoint.id, listed);
+                self.adapters.follow(endpoint.id, lora);
                 self.twins.set_adapter_slots(endpoint.id, lora.max);
             }
             if endpoint.metrics.prefix_caching == Some(false) {
@@ -423,25 +339,14 @@ impl Pool {
         }
     }
 
-    /// Tokens in a hash block.
-    fn block_tokens(&self) -> f64 {
-        BLOCK_BYTES as f64 / self.bytes_per_token
-    }
-
     fn capacity_tokens(&self, endpoint: &EndpointState) -> Option<u64> {
         self.options
             .capacity_tokens
             .or(endpoint.metrics.capacity_tokens)
     }
 
-    /// The hash of the adapter that the request needs; `None` for a base model.
-    fn adapter(&self, request: &Request) -> Option<u64> {
-        let hash = adapter_hash(request.model.as_deref()?);
-        self.known_adapters.contains(&hash).then_some(hash)
-    }
-
     fn adapter_fit(&self, endpoint: EndpointId, adapter: u64) -> Option<AdapterFit> {
-        let listed = self.listed_adapters.get(&endpoint)?.iter().copied();
+        let listed = self.adapters.of(endpoint)?;
         Some(self.twins.adapters(endpoint)?.fit(adapter, listed))
     }
 
@@ -471,7 +376,7 @@ impl Pool {
     ) -> Option<Pick> {
         let endpoints = &self.view.snapshot().endpoints;
         let loads = self.ledger.totals(endpoints.iter().map(|it| it.id), now);
-        let adapter = self.adapter(request);
+        let adapter = self.adapters.needed_by(request);
         let may_serve = |place: usize| {
             self.twins
                 .health(endpoints[place].id)
@@ -498,11 +403,11 @@ impl Pool {
                 .iter()
                 .map(|prompt| prompt.blocks.len())
                 .sum(),
-            prompt_tokens: (bytes as f64 / self.bytes_per_token) as u64,
-            block_tokens: self.block_tokens(),
-            output_tokens: request
-                .output_cap
-                .map_or(self.output_tokens, |cap| self.output_tokens.min(cap as f64)),
+            prompt_tokens: self.means.tokens(bytes),
+            block_tokens: self.means.block_tokens(),
+            output_tokens: request.output_cap.map_or(self.means.output_tokens, |cap| {
+                self.means.output_tokens.min(cap as f64)
+            }),
             group: request.group,
         };
         let ranked = self.options.profile.rank(&cx, draws);
@@ -565,7 +470,7 @@ impl Pool {
     /// adapter.
     fn place(&mut self, shared: &impl SharedData, request: &Request, pick: &mut Pick) {
         let (endpoint, owner) = (pick.endpoint, self.row.owner);
-        let mut adapter = self.adapter(request);
+        let mut adapter = self.adapters.needed_by(request);
         let mut chains: Vec<&[BlockHash]> = request
             .prompts
             .iter()
@@ -600,19 +505,6 @@ impl Pool {
     }
 }
 
-impl Pick {
-    fn load(&self) -> Load {
-        Load {
-            requests: 1,
-            prefill_tokens: self.ticket.prefill_tokens,
-            sent: 1,
-            sent_tokens: self.prompt_tokens,
-            matched_tokens: self.ticket.matched_tokens,
-            ..Load::default()
-        }
-    }
-}
-
 /// What a worker could not do as it should have. All are zero in a healthy Envoy but conflicts,
 /// which are rare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -633,23 +525,6 @@ pub struct Troubles {
 pub fn ledger_key(pool: &str) -> String {
     format!("picker/{pool}/ledger")
 }
-
-/// Bytes of text that make a token until answers tell: English prose and code have 3.2 to 5.3 with
-/// current vocabularies.
-const BYTES_PER_TOKEN: f64 = 4.0;
-
-/// The range of what answers may tell; images and templates make tokens that have no bytes here.
-const BYTES_PER_TOKEN_MIN: f64 = 2.5;
-const BYTES_PER_TOKEN_MAX: f64 = 6.0;
-
-/// Prompts shorter than this are mostly template and tell nothing about text.
-const RATIO_TOKENS_MIN: u32 = 64;
-
-/// Tokens an answer is taken to have until some have been counted.
-const OUTPUT_TOKENS_UNKNOWN: f64 = 128.0;
-
-/// How fast the means follow new answers.
-const GAIN: f64 = 0.05;
 
 /// The part of the advertised cache that holds prefixes; the rest is taken by what is generated and
 /// by the engine. An engine that advertises 10,217 blocks was measured to have 9,818 usable ones.

@@ -1,6 +1,8 @@
 //! Several workers that share nothing but shared data.
 
 use super::*;
+use crate::BLOCK_BYTES;
+use crate::ledger::Load;
 use crate::request::Prompt;
 use crate::shared::LocalData;
 use crate::snapshot::publish;
