@@ -103,13 +103,14 @@ impl Pool {
             let Some(pick) = &pick else {
                 return Err(Refusal::NoEndpoint);
             };
-            let before = self.row.clone();
-            self.row.load_mut(pick.endpoint).add(pick.load());
+            let load = self.row.load_mut(pick.endpoint);
+            let before = *load;
+            load.add(pick.load());
             if self.write_ledger(shared, version, now) || attempt + 1 == WRITES_MAX {
                 break;
             }
             self.conflicts += 1;
-            self.row = before;
+            *self.row.load_mut(pick.endpoint) = before;
         }
         let mut pick = pick.ok_or(Refusal::NoEndpoint)?;
         self.place(shared, request, &mut pick);
