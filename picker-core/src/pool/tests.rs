@@ -457,3 +457,57 @@ fn a_worker_that_comes_late_or_fell_behind_knows_what_the_others_know() {
         }
     }
 }
+
+/// A server's block cache, as simple as can be: the block used longest ago first.
+struct Cache {
+    capacity: usize,
+    blocks: Vec<BlockHash>,
+}
+
+impl Cache {
+    /// How many leading blocks it holds; it holds all of them, tail first, afterwards.
+    fn serve(&mut self, prompt: &[BlockHash]) -> usize {
+        let cached = prompt
+            .iter()
+            .take_while(|block| self.blocks.contains(block))
+            .count();
+        self.blocks.retain(|block| !prompt.contains(block));
+        self.blocks.extend(prompt.iter().rev());
+        let over = self.blocks.len().saturating_sub(self.capacity);
+        self.blocks.drain(..over);
+        cached
+    }
+}
+
+/// Blocks by which a twin with four times its engine's room is wrong, in 200 requests after 200
+/// others, when answers tell what was cached and when they do not.
+fn wrong_blocks(answers_tell: bool) -> usize {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(1, 5);
+    let (capacity, blocks) = (100, Vec::new());
+    let mut engine = Cache { capacity, blocks };
+    pool.options.capacity_tokens = Some(4 * 6400);
+    pool.follow_view();
+    let mut wrong = Vec::new();
+    for _ in 0..400 {
+        let request = request(u64::from(draws.below(30)), 10);
+        let picked = pool.pick(&shared, &request, &mut draws, Timestamp(0));
+        let mut pick = picked.unwrap();
+        let cached = engine.serve(&request.prompts[0].blocks);
+        wrong.push(pick.matched.abs_diff(cached));
+        let cached_tokens = answers_tell.then_some(cached as u32 * 64);
+        let answered = Answered {
+            cached_tokens,
+            ..Answered::default()
+        };
+        pool.on_done(&shared, &mut pick.ticket, answered, Timestamp(0));
+    }
+    wrong[200..].iter().sum()
+}
+
+#[test]
+fn answers_bring_a_twin_that_is_too_large_down_to_its_engine() {
+    let (told, untold) = (wrong_blocks(true), wrong_blocks(false));
+    assert!(untold > 1000, "without answers it stays wrong: {untold}");
+    assert!(told * 3 < untold, "{told} blocks instead of {untold}");
+}
