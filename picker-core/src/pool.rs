@@ -117,7 +117,8 @@ impl Pool {
         Ok(pick)
     }
 
-    /// Where `request` would go by what this worker knows already, without sending it: a decision by itself.
+    /// Where `request` would go by what this worker knows already, without sending it: a decision
+    /// by itself.
     ///
     /// `None` when there is no endpoint. The ticket counts for nothing.
     pub fn preview(&self, request: &Request, draws: &mut Draws, now: Timestamp) -> Option<Pick> {

@@ -363,3 +363,22 @@ fn a_twin_is_read_as_it_was_written_and_cut_bytes_change_nothing() {
         }
     }
 }
+
+#[test]
+fn an_endpoint_is_found_when_others_before_it_have_gone() {
+    let mut twins = Twins::default();
+    for number in 1..=6 {
+        let placed = Entry::Placed(Placed {
+            endpoint: EndpointId(number),
+            owner: OWNER,
+            adapter: None,
+            depth: 0,
+            parent: None,
+            blocks: (0..u64::from(number)).map(BlockHash).collect(),
+        });
+        twins.apply(u64::from(number), &placed);
+    }
+    twins.retain(|id| ![1, 3, 4].contains(&id.0), |_| true);
+    let blocks = [1, 2, 3, 4, 5, 6, 7].map(|number| twins.blocks(EndpointId(number)));
+    assert_eq!(blocks, [0, 2, 0, 0, 5, 6, 0]);
+}

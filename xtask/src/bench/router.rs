@@ -48,7 +48,8 @@ impl Router {
         })
     }
 
-    /// Starts an Envoy with two workers in front of endpoints of one engine, and waits until it knows them.
+    /// Starts an Envoy with two workers in front of endpoints of one engine, and waits until it
+    /// knows them.
     pub(super) async fn start(self, bench: &Bench<'_>, engine: EngineKind) -> Result<Routing> {
         let destination = Destination::OriginalDst;
         let addresses = Addresses::free()?;
@@ -133,12 +134,11 @@ fn compatible() -> Value {
         ("kv-cache-utilization-scorer", 2),
         ("prefix-cache-scorer", 3),
     ];
+    let plugins = weights.map(|(scorer, _)| json!({"type": scorer}));
+    let weighted = weights.map(|(scorer, weight)| json!({"pluginRef": scorer, "weight": weight}));
     json!({
-        "plugins": weights.map(|(scorer, _)| json!({"type": scorer})),
-        "schedulingProfiles": [{
-            "name": "default",
-            "plugins": weights.map(|(scorer, weight)| json!({"pluginRef": scorer, "weight": weight})),
-        }],
+        "plugins": plugins,
+        "schedulingProfiles": [{"name": "default", "plugins": weighted}],
     })
 }
 
