@@ -60,6 +60,7 @@ pub(crate) enum Gauge {
     HashBlockSize,
     NumBlocks,
     CapacityTokens,
+    OffloadBlocks,
     PrefixQueries,
     PrefixHits,
     /// Prefix queries counted in blocks.
@@ -151,6 +152,7 @@ impl Gauge {
             Self::BlockSize | Self::HashBlockSize => "block_size",
             Self::NumBlocks => "num_blocks",
             Self::CapacityTokens => "capacity_tokens",
+            Self::OffloadBlocks => "offload_blocks",
             Self::PrefixQueries | Self::PrefixQueriesBlocks => "prefix_queries",
             Self::PrefixHits | Self::PrefixHitsBlocks => "prefix_hits",
             Self::PrefixCaching => "prefix_caching",
@@ -200,6 +202,7 @@ fn vllm(name: &[u8]) -> Option<Family> {
             (b"hash_block_size", Gauge::HashBlockSize),
             (b"num_gpu_blocks", Gauge::NumBlocks),
             (b"kv_cache_size_tokens", Gauge::CapacityTokens),
+            (b"num_cpu_blocks", Gauge::OffloadBlocks),
             (b"enable_prefix_caching", Gauge::PrefixCaching),
         ]),
         b"engine_sleep_state" => Family::Selected {

@@ -23,6 +23,9 @@ pub struct EndpointMetrics {
     pub num_blocks: Option<u64>,
     /// Tokens the KV cache holds, summed over engines.
     pub capacity_tokens: Option<u64>,
+    /// Tokens that a tier beside the KV cache holds, from where prefixes come back without being
+    /// computed.
+    pub offload_tokens: Option<u64>,
     /// Tokens looked up in the prefix cache since the start.
     pub prefix_queries: Option<u64>,
     /// Tokens found in the prefix cache since the start.

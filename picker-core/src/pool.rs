@@ -334,7 +334,12 @@ impl Pool {
             } else if let Some(tokens) = self.capacity_tokens(endpoint) {
                 // Others' prompts take their share of the cache.
                 let ours = endpoint.cache_fit * endpoint.share.unwrap_or(1.0);
-                let usable = tokens as f64 * CAPACITY_USABLE * ours;
+                let offloaded = match self.options.capacity_tokens {
+                    None => endpoint.metrics.offload_tokens.unwrap_or(0),
+                    Some(_) => 0,
+                };
+                let tokens = tokens as f64 * CAPACITY_USABLE + offloaded as f64;
+                let usable = tokens * ours;
                 self.twins
                     .set_capacity(endpoint.id, (usable / block_tokens) as usize);
             }

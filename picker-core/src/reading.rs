@@ -459,6 +459,22 @@ vllm:kv_cache_usage_perc{{engine="1"}} 0.5"#
     }
 
     #[test]
+    fn an_offload_tier_is_told_apart_from_the_kv_cache() {
+        let page = |cpu: &str| {
+            format!(
+                "vllm:cache_config_info{{block_size=\"16\",num_cpu_blocks=\"{cpu}\",\
+                 num_gpu_blocks=\"1001\"}} 1"
+            )
+        };
+        for (cpu, offload_tokens) in [("50000", Some(800_000)), ("0", Some(0)), ("None", None)] {
+            let page = page(cpu);
+            let read = read_page(page.as_bytes(), EngineKind::Vllm, true, Timestamp(0)).unwrap();
+            assert_eq!(read.metrics.capacity_tokens, Some(16_000), "{cpu}");
+            assert_eq!(read.metrics.offload_tokens, offload_tokens, "{cpu}");
+        }
+    }
+
+    #[test]
     fn the_configuration_of_an_engine_counts_once() {
         check(&[(
             "vllm:cache_config_info{block_size=\"None\",engine=\"0\",num_gpu_blocks=\"None\"} 1\n\

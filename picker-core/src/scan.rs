@@ -40,7 +40,8 @@
 //! When a member occurs twice in the body the last one counts, as in the engines. Within a message
 //! both are hashed.
 //!
-//! [lexer]: crate::json [mark]: fields::Mark
+//! [lexer]: crate::json
+//! [mark]: fields::Mark
 
 mod billing;
 mod features;

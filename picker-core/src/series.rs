@@ -128,6 +128,7 @@ impl Engines {
             block_size: block_size.map(|size| size as u32),
             num_blocks: self.sum(Gauge::NumBlocks).map(|blocks| blocks as u64),
             capacity_tokens: self.capacity_tokens(engine),
+            offload_tokens: self.offload_tokens(),
             prefix_queries: tokens(Gauge::PrefixQueries, Gauge::PrefixQueriesBlocks),
             prefix_hits: tokens(Gauge::PrefixHits, Gauge::PrefixHitsBlocks),
             lora: None,
@@ -156,6 +157,11 @@ impl Engines {
                 let usage = (used / self.sum(Gauge::CapacityTokens)?).min(1.0);
                 (!usage.is_nan()).then_some((usage, usage))
             })
+    }
+
+    fn offload_tokens(&self) -> Option<u64> {
+        let blocks = self.sum(Gauge::OffloadBlocks)? as u64;
+        Some(blocks.saturating_mul(self.first(Gauge::BlockSize)? as u64))
     }
 
     fn capacity_tokens(&self, engine: EngineKind) -> Option<u64> {

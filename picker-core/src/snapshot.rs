@@ -235,6 +235,7 @@ fn encode_metrics(metrics: &EndpointMetrics, writer: &mut Writer<'_>) {
     writer.count(metrics.block_size.map(u64::from));
     writer.count(metrics.num_blocks);
     writer.count(metrics.capacity_tokens);
+    writer.count(metrics.offload_tokens);
     writer.count(metrics.prefix_queries);
     writer.count(metrics.prefix_hits);
     writer.flag(metrics.sleeping);
@@ -257,6 +258,7 @@ fn decode_metrics(reader: &mut Reader<'_>) -> Option<EndpointMetrics> {
         block_size: reader.count()?.and_then(|size| u32::try_from(size).ok()),
         num_blocks: reader.count()?,
         capacity_tokens: reader.count()?,
+        offload_tokens: reader.count()?,
         prefix_queries: reader.count()?,
         prefix_hits: reader.count()?,
         sleeping: reader.flag()?,
@@ -319,6 +321,7 @@ mod tests {
             block_size: Some(16),
             num_blocks: Some(7876),
             capacity_tokens: Some(126_000),
+            offload_tokens: Some(800_000),
             prefix_queries: Some(0),
             prefix_hits: None,
             lora: Some(Lora {

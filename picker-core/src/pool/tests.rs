@@ -458,6 +458,23 @@ fn a_worker_that_comes_late_or_fell_behind_knows_what_the_others_know() {
     }
 }
 
+#[test]
+fn a_tier_beside_the_kv_cache_counts_unless_the_capacity_is_configured() {
+    for (configured, blocks) in [(None, 95 + 50), (Some(6400), 95)] {
+        let shared = LocalData::default();
+        let (mut pool, mut draws) = worker(1, 5);
+        pool.options.capacity_tokens = configured;
+        let mut snapshot = idle(1, Timestamp(0));
+        snapshot.endpoints[0].metrics.capacity_tokens = Some(6400);
+        snapshot.endpoints[0].metrics.offload_tokens = Some(3200);
+        publish(&shared, "llm", &snapshot);
+        let picked = pool.pick(&shared, &request(1, 200), &mut draws, Timestamp(0));
+        let mut ticket = picked.unwrap().ticket;
+        pool.on_done(&shared, &mut ticket, Answered::default(), Timestamp(0));
+        assert_eq!(pool.twins().blocks(EndpointId(1)), blocks, "{configured:?}");
+    }
+}
+
 /// A server's block cache, as simple as can be: the block used longest ago first.
 struct Cache {
     capacity: usize,
