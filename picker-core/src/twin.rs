@@ -273,19 +273,15 @@ impl Twins {
     }
 
     fn twin(&self, endpoint: EndpointId) -> Option<&Twin> {
-        let (first, _) = self.twins.first()?;
-        // Numbers are given in order: this is the place unless one in between has gone.
+        let (first, last) = (self.twins.first()?.0, self.twins.last()?.0);
+        // Numbers are given in order, so the place follows from the number, but for those before it
+        // that have gone.
         let latest = endpoint.0.checked_sub(first.0)? as usize;
-        if let Some((id, twin)) = self.twins.get(latest)
-            && *id == endpoint
-        {
-            return Some(twin);
-        }
-        let index = self
-            .twins
-            .binary_search_by_key(&endpoint, |(id, _)| *id)
-            .ok()?;
-        self.twins.get(index).map(|(_, twin)| twin)
+        let gone = (last.0 - first.0) as usize - (self.twins.len() - 1);
+        let end = self.twins.len().min(latest.saturating_add(1));
+        let places = self.twins.get(latest.saturating_sub(gone)..end)?;
+        let index = places.binary_search_by_key(&endpoint, |(id, _)| *id).ok()?;
+        places.get(index).map(|(_, twin)| twin)
     }
 
     fn twin_mut(&mut self, endpoint: EndpointId) -> &mut Twin {
