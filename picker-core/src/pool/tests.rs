@@ -131,6 +131,28 @@ fn a_burst_over_several_workers_spreads_although_all_endpoints_hold_the_prefix()
 }
 
 #[test]
+fn a_burst_of_one_prompt_that_nobody_holds_spreads_too_and_is_computed_by_all() {
+    let shared = LocalData::default();
+    let now = Timestamp(1000);
+    publish(&shared, "llm", &idle(8, now));
+    let mut workers: Vec<_> = (1..=4).map(|owner| worker(8, owner)).collect();
+    let picks: Vec<Pick> = (0..64)
+        .map(|at| {
+            let (pool, draws) = &mut workers[at % 4];
+            pool.pick(&shared, &request(1, 34), draws, now).unwrap()
+        })
+        .collect();
+    let counts = spread(&picks, 8);
+    let in_bounds = counts.iter().all(|count| (5..=11).contains(count));
+    assert!(in_bounds, "{counts:?}");
+    let computed = picks.iter().filter(|pick| pick.matched == 0).count();
+    assert_eq!(
+        computed, 8,
+        "waiting for another's blocks costs more than computing them"
+    );
+}
+
+#[test]
 fn equal_endpoints_share_requests_that_have_nothing_in_common() {
     let shared = LocalData::default();
     let (mut pool, mut draws) = worker(4, 9);
