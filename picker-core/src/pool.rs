@@ -285,9 +285,7 @@ impl Pool {
     /// Takes in what other workers have told; starts over from their twins when too much was
     /// missed.
     fn follow_ring(&mut self, shared: &impl SharedData) {
-        let twins = &mut self.twins;
-        let apply = |sequence, entry: &Entry| twins.apply(sequence, entry);
-        if self.ring.replay(shared, apply) {
+        if self.replay_ring(shared) {
             return;
         }
         self.twins = Twins::default();
@@ -296,11 +294,15 @@ impl Pool {
         self.is_cold = from.is_none();
         self.ring.rejoin(shared, from.unwrap_or(0));
         self.follow_view();
-        let twins = &mut self.twins;
         // Should this not be enough either, the next call starts over again.
-        let _ = self
-            .ring
-            .replay(shared, |sequence, entry| twins.apply(sequence, entry));
+        let _ = self.replay_ring(shared);
+    }
+
+    /// Applies the entries not read yet; false when some were overwritten before.
+    fn replay_ring(&mut self, shared: &impl SharedData) -> bool {
+        let twins = &mut self.twins;
+        self.ring
+            .replay(shared, |sequence, entry| twins.apply(sequence, entry))
     }
 
     /// Writes some twins for workers that come late.
