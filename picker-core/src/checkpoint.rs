@@ -1,7 +1,7 @@
 //! What a worker that starts late, or that fell behind, begins with: the twins as others know them.
 //!
 //! Any worker that knows all writes one twin after the other, each with the number of the last ring
-//! entry in it, so that a newcomer reads the twins and replays only what came after. Whose turn it
+//! record in it, so that a newcomer reads the twins and replays only what came after. Whose turn it
 //! is stands under one key and is claimed by compare-and-swap, so that a pool's workers write each
 //! twin once.
 
@@ -10,6 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::bytes::{Reader, Writer};
+use crate::ring::{ENTRIES_MAX, entry_number};
 use crate::shared::SharedData;
 use crate::twin::Twins;
 use crate::{EndpointId, Span, Timestamp};
@@ -49,7 +50,7 @@ pub(crate) fn claim(
     }
 }
 
-/// Writes the twin of `endpoint`, the `place`th of its pool, as it is after ring entry `sequence`.
+/// Writes the twin of `endpoint`, the `place`th of its pool, as it is after ring record `sequence`.
 pub(crate) fn write(
     shared: &impl SharedData,
     pool: &str,
@@ -65,7 +66,7 @@ pub(crate) fn write(
     shared.set(&twin_key(pool, place), &value);
 }
 
-/// Takes over the newest twins of the first `count` places; the number of the ring entry that comes
+/// Takes over the newest twins of the first `count` places; the number of the ring record that comes
 /// after the oldest of them, or `None` when there are none.
 pub(crate) fn restore(
     shared: &impl SharedData,
@@ -83,7 +84,7 @@ pub(crate) fn restore(
     oldest.map(|sequence: u64| sequence + 1)
 }
 
-/// The number of the last ring entry in the twin.
+/// The number of the last ring record in the twin.
 fn read(value: &[u8], twins: &mut Twins) -> Option<u64> {
     let mut reader = Reader(value);
     if reader.u8()? != FORMAT {
@@ -91,7 +92,8 @@ fn read(value: &[u8], twins: &mut Twins) -> Option<u64> {
     }
     let endpoint = EndpointId(reader.u32()?);
     let sequence = reader.u64()?;
-    twins.decode(endpoint, sequence, &mut reader)?;
+    let last = entry_number(sequence, ENTRIES_MAX - 1);
+    twins.decode(endpoint, last, &mut reader)?;
     Some(sequence)
 }
 
@@ -106,4 +108,4 @@ const ROUND: Span = Span::from_millis(2000);
 const WRITES_MAX: usize = 32;
 
 /// The first byte of a twin; raised when the layout changes.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;

@@ -4,6 +4,8 @@
 //! the next one. A row whose owner has not written it for [`ROW_LIFETIME`] is void: its worker
 //! died, and its streams with it.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -41,6 +43,12 @@ impl Load {
         self.matched_tokens = self.matched_tokens.wrapping_add(other.matched_tokens);
         self.checked_tokens = self.checked_tokens.wrapping_add(other.checked_tokens);
         self.cached_tokens = self.cached_tokens.wrapping_add(other.cached_tokens);
+    }
+
+    /// Adds one request with `prefill_tokens` to go that was sent elsewhere first.
+    pub fn take_over(&mut self, prefill_tokens: u32) {
+        self.requests = self.requests.saturating_add(1);
+        self.prefill_tokens = self.prefill_tokens.saturating_add(prefill_tokens);
     }
 
     /// Takes out one request that had `prefill_tokens` to go.
@@ -140,27 +148,6 @@ impl Ledger {
         self.rows.insert(place, row.clone());
     }
 
-    /// The loads of `endpoints`, in the order of their numbers, each summed over live rows.
-    ///
-    /// Costs one walk through each row, where [`total`](Self::total) searches each.
-    pub fn totals(
-        &self,
-        endpoints: impl ExactSizeIterator<Item = EndpointId> + Clone,
-        now: Timestamp,
-    ) -> Vec<Load> {
-        let mut totals = vec![Load::default(); endpoints.len()];
-        for row in self.rows.iter().filter(|row| row.is_live(now)) {
-            let mut loads = row.loads.iter().peekable();
-            for (endpoint, total) in endpoints.clone().zip(&mut totals) {
-                while loads.next_if(|(id, _)| *id < endpoint).is_some() {}
-                if let Some((_, load)) = loads.next_if(|(id, _)| *id == endpoint) {
-                    total.add(*load);
-                }
-            }
-        }
-        totals
-    }
-
     /// The load of `endpoint`, summed over live rows.
     pub fn total(&self, endpoint: EndpointId, now: Timestamp) -> Load {
         let mut total = Load::default();
@@ -207,68 +194,141 @@ impl Row {
 /// The slot and the place of the row of `row`'s owner, when it lists the same endpoints and no
 /// other row is void.
 fn find_row(bytes: &[u8], row: &Row, now: Timestamp) -> Option<(u8, Range<usize>)> {
-    let mut reader = Reader(bytes);
-    if reader.u8()? != FORMAT {
-        return None;
+    let (mut found, mut end) = (None, 0);
+    for other in rows(bytes) {
+        let place = other.place();
+        end = place.end;
+        if other.owner == row.owner {
+            let listed = other.loads.iter().filter_map(|load| load.first_chunk());
+            let own = row.loads.iter().map(|(id, _)| id.0.to_le_bytes());
+            found = listed.copied().eq(own).then_some((other.slot, place));
+        } else if !other.is_live(now) {
+            return None;
+        }
     }
-    let mut found = None;
-    while !reader.is_empty() {
+    found.filter(|_| end == bytes.len())
+}
+
+/// The shared-data key of the ledger of `pool`.
+pub fn key(pool: &str) -> String {
+    format!("picker/{pool}/ledger")
+}
+
+/// The loads of `endpoints`, in the order of their numbers, each summed over the live rows of a
+/// ledger's bytes.
+pub(crate) fn totals(
+    bytes: &[u8],
+    endpoints: impl ExactSizeIterator<Item = EndpointId> + Clone,
+    now: Timestamp,
+) -> Vec<Load> {
+    let mut totals = vec![Load::default(); endpoints.len()];
+    for row in rows(bytes).filter(|row| row.is_live(now)) {
+        let mut loads = row.loads().peekable();
+        for (endpoint, total) in endpoints.clone().zip(&mut totals) {
+            while loads.next_if(|(id, _)| *id < endpoint).is_some() {}
+            if let Some((_, load)) = loads.next_if(|(id, _)| *id == endpoint) {
+                total.add(load);
+            }
+        }
+    }
+    totals
+}
+
+/// The owners of the live rows of a ledger's bytes.
+pub(crate) fn live_owners(bytes: &[u8], now: Timestamp) -> Vec<u64> {
+    let live = rows(bytes).filter(|row| row.is_live(now));
+    live.map(|row| row.owner).collect()
+}
+
+/// A row as it stands in a ledger's bytes.
+struct RowBytes<'a> {
+    owner: u64,
+    slot: u8,
+    heartbeat: Timestamp,
+    loads: &'a [[u8; LOAD_BYTES]],
+    /// Where it begins.
+    start: usize,
+}
+
+impl RowBytes<'_> {
+    fn place(&self) -> Range<usize> {
+        self.start..self.start + ROW_BYTES + self.loads.as_flattened().len()
+    }
+
+    fn is_live(&self, now: Timestamp) -> bool {
+        now.since(self.heartbeat) <= ROW_LIFETIME
+    }
+
+    fn loads(&self) -> impl Iterator<Item = (EndpointId, Load)> {
+        self.loads.iter().map(|bytes| {
+            let mut numbers = [0; LOAD_BYTES / size_of::<u32>()];
+            for (number, bytes) in numbers.iter_mut().zip(bytes.as_chunks().0) {
+                *number = u32::from_le_bytes(*bytes);
+            }
+            let [
+                endpoint,
+                requests,
+                prefill_tokens,
+                sent,
+                sent_tokens,
+                matched_tokens,
+                checked_tokens,
+                cached_tokens,
+            ] = numbers;
+            let load = Load {
+                requests,
+                prefill_tokens,
+                sent,
+                sent_tokens,
+                matched_tokens,
+                checked_tokens,
+                cached_tokens,
+            };
+            (EndpointId(endpoint), load)
+        })
+    }
+}
+
+/// The rows in a ledger's bytes; none in those of another release, and none after a cut.
+fn rows(bytes: &[u8]) -> impl Iterator<Item = RowBytes<'_>> {
+    let mut reader = Reader(bytes);
+    let is_known = reader.u8() == Some(FORMAT);
+    core::iter::from_fn(move || {
         let start = bytes.len() - reader.0.len();
         let (owner, slot) = (reader.u64()?, reader.u8()?);
         let heartbeat = Timestamp(reader.u64()?);
         let length = usize::from(reader.u16()?) * LOAD_BYTES;
         let (loads, rest) = reader.0.split_at_checked(length)?;
         reader.0 = rest;
-        if owner == row.owner {
-            let (loads, _) = loads.as_chunks::<LOAD_BYTES>();
-            let listed = loads.iter().filter_map(|load| load.first_chunk().copied());
-            let own = row
-                .loads
-                .iter()
-                .map(|(endpoint, _)| endpoint.0.to_le_bytes());
-            let end = bytes.len() - rest.len();
-            found = listed.eq(own).then_some((slot, start..end));
-        } else if now.since(heartbeat) > ROW_LIFETIME {
-            return None;
-        }
-    }
-    found
+        is_known.then_some(RowBytes {
+            owner,
+            slot,
+            heartbeat,
+            loads: loads.as_chunks().0,
+            start,
+        })
+    })
 }
 
 fn decode(bytes: &[u8]) -> Option<Ledger> {
-    let mut reader = Reader(bytes);
-    if reader.u8()? != FORMAT {
-        return None;
-    }
-    let mut rows = Vec::new();
-    while !reader.is_empty() {
-        let mut row = Row {
-            owner: reader.u64()?,
-            slot: reader.u8()?,
-            heartbeat: Timestamp(reader.u64()?),
-            loads: Vec::new(),
-        };
-        for _ in 0..reader.u16()? {
-            let endpoint = EndpointId(reader.u32()?);
-            let load = Load {
-                requests: reader.u32()?,
-                prefill_tokens: reader.u32()?,
-                sent: reader.u32()?,
-                sent_tokens: reader.u32()?,
-                matched_tokens: reader.u32()?,
-                checked_tokens: reader.u32()?,
-                cached_tokens: reader.u32()?,
-            };
-            row.loads.push((endpoint, load));
-        }
-        rows.push(row);
-    }
-    Some(Ledger { rows })
+    let row = |row: RowBytes<'_>| Row {
+        owner: row.owner,
+        slot: row.slot,
+        heartbeat: row.heartbeat,
+        loads: row.loads().collect(),
+    };
+    let end = rows(bytes).last().map_or(1, |row| row.place().end);
+    (end == bytes.len()).then(|| Ledger {
+        rows: rows(bytes).map(row).collect(),
+    })
 }
 
 /// A row not rewritten for this long is void. Owners rewrite theirs every 250 ms, so eight beats
 /// are missed first.
 pub const ROW_LIFETIME: Span = Span::from_millis(2000);
+
+/// Bytes of a row before its loads: owner, slot, heartbeat and their number.
+const ROW_BYTES: usize = 19;
 
 /// Bytes of an endpoint's load: its number and the seven of [`Load`].
 const LOAD_BYTES: usize = 32;
@@ -422,7 +482,9 @@ mod tests {
             }
             let (endpoints, now) = (some(&mut draws), Timestamp(ROW_LIFETIME.0 + 1));
             let each: Vec<Load> = endpoints.iter().map(|id| ledger.total(*id, now)).collect();
-            let totals = ledger.totals(endpoints.iter().copied(), now);
+            let mut bytes = Vec::new();
+            ledger.encode(&mut bytes);
+            let totals = totals(&bytes, endpoints.iter().copied(), now);
             assert_eq!(totals, each, "seed {seed}");
         }
     }

@@ -9,8 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{Role, parse};
 use crate::lease::lease_state;
-use crate::ledger::Ledger;
-use crate::pool::ledger_key;
+use crate::ledger::{self, Ledger};
 use crate::registry::registered;
 use crate::shared::SharedData;
 use crate::snapshot::{EndpointState, Snapshot, generation, stored};
@@ -22,7 +21,7 @@ pub fn state(shared: &impl SharedData, now: Timestamp) -> String {
         .into_iter()
         .map(|pool| {
             let mut bytes = Vec::new();
-            shared.get(&ledger_key(&pool.name), &mut bytes);
+            shared.get(&ledger::key(&pool.name), &mut bytes);
             let ledger = Ledger::decode(&bytes);
             let endpoints = pool.snapshot.endpoints.iter();
             let endpoints: Vec<Value> = endpoints

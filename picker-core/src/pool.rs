@@ -1,23 +1,22 @@
 //! One pool as one worker sees it: what is known of its endpoints, and the decision.
 
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::adapter::{AdapterFit, ListedAdapters};
 use crate::candidate::{Candidate, Context};
-use crate::checkpoint;
 use crate::draw::Draws;
 use crate::eligibility::eligible;
 use crate::health::Verdict;
-use crate::ledger::{Ledger, Row};
 use crate::means::Means;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
+use crate::replica::{Fit, Replica};
 use crate::request::Request;
-use crate::ring::{Done, Entry, Judged, Ring};
-use crate::shared::{SharedData, Version};
+use crate::ring::{Done, Entry, Judged};
+use crate::shared::SharedData;
 use crate::snapshot::{EndpointState, Snapshot, View};
+use crate::tally::{Tally, WRITES_MAX};
 use crate::ticket::{Answered, Pick, Ticket};
 use crate::twin::{Held, Twins};
 use crate::{Address, BlockHash, EndpointId, Span, Timestamp};
@@ -38,20 +37,12 @@ pub struct PoolOptions {
 pub struct Pool {
     options: PoolOptions,
     view: View,
-    twins: Twins,
+    /// When it was made sure last that the view is the newest.
+    viewed_at: Option<Timestamp>,
+    replica: Replica,
     adapters: ListedAdapters,
-    ring: Ring,
-    /// Whether the twins lack what was placed before this worker came.
-    is_cold: bool,
-    ledger_key: String,
-    ledger: Ledger,
-    ledger_bytes: Vec<u8>,
-    row: Row,
-    /// Whether this worker has a row; it claims one with its first pick.
-    claimed: bool,
+    tally: Tally,
     means: Means,
-    /// Times another worker wrote the ledger between our reading and our writing.
-    conflicts: u64,
 }
 
 impl Pool {
@@ -61,20 +52,11 @@ impl Pool {
         let name = &options.name;
         let mut pool = Self {
             view: View::new(name, snapshot),
-            ring: Ring::new(name),
-            is_cold: false,
-            ledger_key: ledger_key(name),
-            twins: Twins::default(),
+            viewed_at: None,
+            replica: Replica::new(name),
             adapters: ListedAdapters::default(),
-            ledger: Ledger::default(),
-            ledger_bytes: Vec::new(),
-            row: Row {
-                owner,
-                ..Row::default()
-            },
-            claimed: false,
+            tally: Tally::new(name, owner),
             means: Means::default(),
-            conflicts: 0,
             options,
         };
         pool.follow_view();
@@ -92,28 +74,28 @@ impl Pool {
         draws: &mut Draws,
         now: Timestamp,
     ) -> Result<Pick, Refusal> {
-        self.catch_up(shared);
+        self.catch_up(shared, now);
         let held = self.held(request);
+        let adapter = self.adapters.needed_by(request);
         let mut pick = None;
         for attempt in 0..WRITES_MAX {
-            let version = self.read_ledger(shared);
+            let version = self.tally.read(shared);
             if attempt < DECISIONS_MAX || pick.is_none() {
-                pick = self.decide(&held, request, draws, now);
+                pick = self.decide((request, adapter), &held, draws, now);
             }
             let Some(pick) = &pick else {
                 return Err(Refusal::NoEndpoint);
             };
-            let load = self.row.load_mut(pick.endpoint);
+            let load = self.tally.load_mut(pick.endpoint);
             let before = *load;
             load.add(pick.load());
-            if self.write_ledger(shared, version, now) || attempt + 1 == WRITES_MAX {
+            if self.tally.write(shared, version, now) || attempt + 1 == WRITES_MAX {
                 break;
             }
-            self.conflicts += 1;
-            *self.row.load_mut(pick.endpoint) = before;
+            *self.tally.load_mut(pick.endpoint) = before;
         }
         let mut pick = pick.ok_or(Refusal::NoEndpoint)?;
-        self.place(shared, request, &mut pick);
+        self.place(shared, (request, adapter), &mut pick);
         Ok(pick)
     }
 
@@ -122,7 +104,8 @@ impl Pool {
     ///
     /// `None` when there is no endpoint. The ticket counts for nothing.
     pub fn preview(&self, request: &Request, draws: &mut Draws, now: Timestamp) -> Option<Pick> {
-        self.decide(&self.held(request), request, draws, now)
+        let adapter = self.adapters.needed_by(request);
+        self.decide((request, adapter), &self.held(request), draws, now)
     }
 
     /// The endpoint has begun to answer: its prefill is done.
@@ -131,9 +114,9 @@ impl Pool {
         if let Some(endpoint) = ticket.endpoint
             && tokens > 0
         {
-            let load = self.row.load_mut(endpoint);
+            let load = self.tally.load_mut(endpoint);
             load.prefill_tokens = load.prefill_tokens.saturating_sub(tokens);
-            self.rewrite_row(shared, now);
+            self.tell_soon(shared, now);
         }
     }
 
@@ -160,12 +143,11 @@ impl Pool {
             return true;
         }
         if let Some(served) = served {
-            self.row.load_mut(chosen).release(ticket.prefill_tokens);
-            let load = self.row.load_mut(served);
-            load.requests = load.requests.saturating_add(1);
-            load.prefill_tokens = load.prefill_tokens.saturating_add(ticket.prefill_tokens);
+            let prefill_tokens = ticket.prefill_tokens;
+            self.tally.load_mut(chosen).release(prefill_tokens);
+            self.tally.load_mut(served).take_over(prefill_tokens);
             ticket.endpoint = Some(served);
-            self.rewrite_row(shared, now);
+            self.tell_soon(shared, now);
         }
         false
     }
@@ -181,17 +163,20 @@ impl Pool {
         let Some(endpoint) = ticket.endpoint else {
             return;
         };
-        if verdict != Verdict::Served || !self.twins.health(endpoint).is_clean() {
+        if verdict != Verdict::Served || !self.twins().health(endpoint).is_clean() {
             let judged = Judged {
                 endpoint,
                 verdict,
                 at: now,
             };
-            self.append(shared, |_| Entry::Judged(judged));
+            self.replica.tell(shared, |_| Some(Entry::Judged(judged)));
         }
     }
 
     /// The request has ended, whatever ended it. Only the first call for a ticket counts.
+    ///
+    /// The others learn of it with what is told next, at the next [`tick`](Self::tick) at the
+    /// latest.
     pub fn on_done(
         &mut self,
         shared: &impl SharedData,
@@ -202,13 +187,12 @@ impl Pool {
         let Some(endpoint) = ticket.endpoint.take() else {
             return;
         };
-        let load = self.row.load_mut(endpoint);
+        let load = self.tally.load_mut(endpoint);
         load.release(ticket.prefill_tokens);
         if let Some(cached) = answered.cached_tokens {
             load.checked_tokens = load.checked_tokens.wrapping_add(ticket.matched_tokens);
             load.cached_tokens = load.cached_tokens.wrapping_add(cached);
         }
-        self.rewrite_row(shared, now);
         self.means.learn(ticket.bytes, answered);
         // The last token has no KV: nothing was computed from it.
         let output = answered.output_tokens.unwrap_or(0).saturating_sub(1);
@@ -217,36 +201,33 @@ impl Pool {
             .filter(|_| ticket.placed.len() == 1)
             .map(|tokens| self.means.blocks(tokens));
         for placed in core::mem::take(&mut ticket.placed) {
-            let done = Done {
+            self.replica.end(Done {
                 placed,
                 output_blocks: self.means.blocks(output),
                 cached_blocks,
-            };
-            self.append(shared, |_| Entry::Done(done));
+            });
+            if self.replica.is_full() {
+                self.replica.tell(shared, |_| None);
+            }
         }
+        self.tell_soon(shared, now);
     }
 
-    /// Keeps this worker's row alive and its copy of the ring short; to be called every 100 ms.
+    /// Keeps this worker's row alive and its copy of the ring short, and tells what is not told yet;
+    /// to be called every 100 ms.
     pub fn tick(&mut self, shared: &impl SharedData, now: Timestamp) {
-        self.catch_up(shared);
-        if self.claimed && now.since(self.row.heartbeat) >= HEARTBEAT {
-            let listed = |id| self.view.snapshot().endpoint(id).is_some();
-            self.row
-                .loads
-                .retain(|(id, load)| load.requests > 0 || listed(*id));
-            self.rewrite_row(shared, now);
+        self.refresh(shared, now);
+        self.replica.follow(shared);
+        self.tell(shared, now);
+        if self.tally.is_claimed() && now.since(self.tally.told_at()) >= HEARTBEAT {
+            let snapshot = self.view.snapshot();
+            self.tally.retain(|id| snapshot.endpoint(id).is_some());
+            self.tally.rewrite(shared, now);
         }
-        self.write_checkpoint(shared, now);
-        self.read_ledger(shared);
-        let (snapshot, ledger) = (self.view.snapshot(), &self.ledger);
-        let is_live = |owner| {
-            ledger
-                .rows
-                .iter()
-                .any(|row| row.owner == owner && row.is_live(now))
-        };
-        self.twins
-            .retain(|id| snapshot.endpoint(id).is_some(), is_live);
+        self.replica.write_checkpoint(shared, now);
+        self.tally.read(shared);
+        let live = self.tally.live_owners(now);
+        self.replica.retain(|owner| live.contains(&owner));
     }
 
     /// The name.
@@ -261,91 +242,83 @@ impl Pool {
 
     /// The twins of the endpoints' caches as this worker knows them.
     pub fn twins(&self) -> &Twins {
-        &self.twins
+        &self.replica.twins
     }
 
     /// What this worker could not do as it should have, counted since it started.
     pub fn troubles(&self) -> Troubles {
         Troubles {
-            ledger_conflicts: self.conflicts,
-            ring_lapped: self.ring.lapped,
-            placements_unlinked: self.twins.unlinked,
+            ledger_conflicts: self.tally.conflicts,
+            ring_lapped: self.replica.ring.lapped,
+            placements_unlinked: self.twins().unlinked,
             snapshots_unreadable: self.view.unreadable,
-            cold: self.is_cold,
+            cold: self.replica.is_cold,
         }
     }
 
-    fn catch_up(&mut self, shared: &impl SharedData) {
+    fn catch_up(&mut self, shared: &impl SharedData, now: Timestamp) {
+        if self.viewed_at.is_none_or(|at| now.since(at) >= TELL_EVERY) {
+            self.refresh(shared, now);
+        }
+        self.replica.follow(shared);
+    }
+
+    fn refresh(&mut self, shared: &impl SharedData, now: Timestamp) {
+        self.viewed_at = Some(now);
         if self.view.refresh(shared) {
             self.follow_view();
         }
-        self.follow_ring(shared);
     }
 
-    /// Takes in what other workers have told; starts over from their twins when too much was
-    /// missed.
-    fn follow_ring(&mut self, shared: &impl SharedData) {
-        if self.replay_ring(shared) {
-            return;
+    /// Tells the others what this worker's requests have done, unless they were told lately: then
+    /// the next pick or tick does.
+    fn tell_soon(&mut self, shared: &impl SharedData, now: Timestamp) {
+        if now.since(self.tally.told_at()) >= TELL_EVERY {
+            self.tell(shared, now);
         }
-        self.twins = Twins::default();
-        let count = self.view.snapshot().endpoints.len();
-        let from = checkpoint::restore(shared, &self.options.name, count, &mut self.twins);
-        self.is_cold = from.is_none();
-        self.ring.rejoin(shared, from.unwrap_or(0));
-        self.follow_view();
-        // Should this not be enough either, the next call starts over again.
-        let _ = self.replay_ring(shared);
     }
 
-    /// Applies the entries not read yet; false when some were overwritten before.
-    fn replay_ring(&mut self, shared: &impl SharedData) -> bool {
-        let twins = &mut self.twins;
-        self.ring
-            .replay(shared, |sequence, entry| twins.apply(sequence, entry))
-    }
-
-    /// Writes some twins for workers that come late.
-    fn write_checkpoint(&self, shared: &impl SharedData, now: Timestamp) {
-        let (name, endpoints) = (&self.options.name, &self.view.snapshot().endpoints);
-        let last = self.ring.next() - 1;
-        if self.is_cold || endpoints.is_empty() || last == 0 {
-            return;
+    fn tell(&mut self, shared: &impl SharedData, now: Timestamp) {
+        if self.tally.is_untold() {
+            self.tally.rewrite(shared, now);
         }
-        for place in checkpoint::claim(shared, name, endpoints.len(), now) {
-            if let Some(endpoint) = endpoints.get(place) {
-                checkpoint::write(shared, name, (place, endpoint.id), (&self.twins, last));
-            }
+        if self.replica.is_untold() {
+            self.replica.tell(shared, |_| None);
         }
     }
 
     /// Keeps a twin for every listed endpoint, of the size it tells, and for no other.
     fn follow_view(&mut self) {
-        let block_tokens = self.means.block_tokens();
-        let snapshot = self.view.snapshot();
-        self.twins
-            .retain(|id| snapshot.endpoint(id).is_some(), |_| true);
         self.adapters.clear();
-        for endpoint in &snapshot.endpoints {
+        let endpoints = &self.view.snapshot().endpoints;
+        for endpoint in endpoints {
             if let Some(lora) = &endpoint.metrics.lora {
                 self.adapters.follow(endpoint.id, lora);
-                self.twins.set_adapter_slots(endpoint.id, lora.max);
-            }
-            if endpoint.metrics.prefix_caching == Some(false) {
-                self.twins.set_capacity(endpoint.id, 0);
-            } else if let Some(tokens) = self.capacity_tokens(endpoint) {
-                // Others' prompts take their share of the cache.
-                let ours = endpoint.cache_fit * endpoint.share.unwrap_or(1.0);
-                let offloaded = match self.options.capacity_tokens {
-                    None => endpoint.metrics.offload_tokens.unwrap_or(0),
-                    Some(_) => 0,
-                };
-                let tokens = tokens as f64 * CAPACITY_USABLE + offloaded as f64;
-                let usable = tokens * ours;
-                self.twins
-                    .set_capacity(endpoint.id, (usable / block_tokens) as usize);
             }
         }
+        let fit = |endpoint: &EndpointState| Fit {
+            endpoint: endpoint.id,
+            capacity: self.capacity_blocks(endpoint),
+            adapter_slots: endpoint.metrics.lora.as_ref().map(|lora| lora.max),
+        };
+        let fits = endpoints.iter().map(fit).collect();
+        self.replica.fit(fits);
+    }
+
+    /// The blocks that an endpoint has room for.
+    fn capacity_blocks(&self, endpoint: &EndpointState) -> Option<usize> {
+        if endpoint.metrics.prefix_caching == Some(false) {
+            return Some(0);
+        }
+        let tokens = self.capacity_tokens(endpoint)?;
+        // Others' prompts take their share of the cache.
+        let ours = endpoint.cache_fit * endpoint.share.unwrap_or(1.0);
+        let offloaded = match self.options.capacity_tokens {
+            None => endpoint.metrics.offload_tokens.unwrap_or(0),
+            Some(_) => 0,
+        };
+        let tokens = tokens as f64 * CAPACITY_USABLE + offloaded as f64;
+        Some((tokens * ours / self.means.block_tokens()) as usize)
     }
 
     fn capacity_tokens(&self, endpoint: &EndpointState) -> Option<u64> {
@@ -356,7 +329,7 @@ impl Pool {
 
     fn adapter_fit(&self, endpoint: EndpointId, adapter: u64) -> Option<AdapterFit> {
         let listed = self.adapters.of(endpoint)?;
-        Some(self.twins.adapters(endpoint)?.fit(adapter, listed))
+        Some(self.twins().adapters(endpoint)?.fit(adapter, listed))
     }
 
     /// What each endpoint holds of the request's prompts, in the order of the snapshot.
@@ -365,7 +338,7 @@ impl Pool {
             let held = request
                 .prompts
                 .iter()
-                .map(|prompt| self.twins.held(id, &prompt.blocks));
+                .map(|prompt| self.twins().held(id, &prompt.blocks));
             held.fold(Held::default(), Held::plus)
         };
         self.view
@@ -378,16 +351,15 @@ impl Pool {
 
     fn decide(
         &self,
+        (request, adapter): (&Request, Option<u64>),
         held: &[Held],
-        request: &Request,
         draws: &mut Draws,
         now: Timestamp,
     ) -> Option<Pick> {
         let endpoints = &self.view.snapshot().endpoints;
-        let loads = self.ledger.totals(endpoints.iter().map(|it| it.id), now);
-        let adapter = self.adapters.needed_by(request);
+        let loads = self.tally.totals(endpoints.iter().map(|it| it.id), now);
         let may_serve = |place: usize| {
-            self.twins
+            self.twins()
                 .health(endpoints[place].id)
                 .may_serve(loads[place].requests, now)
         };
@@ -399,7 +371,7 @@ impl Pool {
                 fresh: endpoint.is_fresh(now, self.options.staleness_threshold),
                 load,
                 held,
-                pinned: self.twins.pinned(endpoint.id),
+                pinned: self.twins().pinned(endpoint.id),
                 capacity_tokens: self.capacity_tokens(endpoint),
                 adapter: adapter.and_then(|adapter| self.adapter_fit(endpoint.id, adapter)),
             })
@@ -445,41 +417,16 @@ impl Pool {
         })
     }
 
-    fn read_ledger(&mut self, shared: &impl SharedData) -> Version {
-        let version = shared.get(&self.ledger_key, &mut self.ledger_bytes);
-        self.ledger = Ledger::decode(&self.ledger_bytes);
-        version
-    }
-
-    /// Writes this worker's row into the ledger that was read last.
-    fn write_ledger(&mut self, shared: &impl SharedData, version: Version, now: Timestamp) -> bool {
-        self.claimed = true;
-        if !Ledger::overwrite(&mut self.ledger_bytes, &mut self.row, now) {
-            self.ledger = Ledger::decode(&self.ledger_bytes);
-            self.ledger.put(&mut self.row, now);
-            self.ledger_bytes.clear();
-            self.ledger.encode(&mut self.ledger_bytes);
-        }
-        shared.set_if(&self.ledger_key, &self.ledger_bytes, version)
-    }
-
-    /// Writes this worker's row; should other workers always be faster, the next write says the
-    /// same.
-    fn rewrite_row(&mut self, shared: &impl SharedData, now: Timestamp) {
-        for _ in 0..WRITES_MAX {
-            let version = shared.get(&self.ledger_key, &mut self.ledger_bytes);
-            if self.write_ledger(shared, version, now) {
-                return;
-            }
-            self.conflicts += 1;
-        }
-    }
-
     /// Tells all workers that the picked endpoint holds the request's prompts from now on, and its
     /// adapter.
-    fn place(&mut self, shared: &impl SharedData, request: &Request, pick: &mut Pick) {
-        let (endpoint, owner) = (pick.endpoint, self.row.owner);
-        let mut adapter = self.adapters.needed_by(request);
+    fn place(
+        &mut self,
+        shared: &impl SharedData,
+        (request, adapter): (&Request, Option<u64>),
+        pick: &mut Pick,
+    ) {
+        let (endpoint, owner) = (pick.endpoint, self.tally.owner());
+        let mut adapter = adapter;
         let mut chains: Vec<&[BlockHash]> = request
             .prompts
             .iter()
@@ -491,26 +438,15 @@ impl Pool {
         }
         for blocks in chains {
             let adapter = adapter.take();
-            let place =
-                |twins: &Twins| Entry::Placed(twins.placement(endpoint, blocks, (owner, adapter)));
-            pick.ticket.placed.extend(self.append(shared, place));
+            let place = |twins: &Twins| {
+                Some(Entry::Placed(twins.placement(
+                    endpoint,
+                    blocks,
+                    (owner, adapter),
+                )))
+            };
+            pick.ticket.placed.extend(self.replica.tell(shared, place));
         }
-    }
-
-    /// Appends the entry that `make` builds once the twins know all entries before it; gives its
-    /// number.
-    fn append(&mut self, shared: &impl SharedData, make: impl Fn(&Twins) -> Entry) -> Option<u64> {
-        for _ in 0..WRITES_MAX {
-            if !self.ring.is_at_end() {
-                self.follow_ring(shared);
-            }
-            let entry = make(&self.twins);
-            if let Some(sequence) = self.ring.append(shared, &entry) {
-                self.twins.apply(sequence, &entry);
-                return Some(sequence);
-            }
-        }
-        None
     }
 }
 
@@ -530,11 +466,6 @@ pub struct Troubles {
     pub cold: bool,
 }
 
-/// The shared-data key of the ledger of `pool`.
-pub fn ledger_key(pool: &str) -> String {
-    format!("picker/{pool}/ledger")
-}
-
 /// The part of the advertised cache that holds prefixes; the rest is taken by what is generated and
 /// by the engine. An engine that advertises 10,217 blocks was measured to have 9,818 usable ones.
 const CAPACITY_USABLE: f64 = 0.95;
@@ -545,9 +476,10 @@ const HEARTBEAT: Span = Span::from_millis(250);
 /// Decisions made for one request when other workers write between reading and writing.
 const DECISIONS_MAX: u32 = 3;
 
-/// Tries to write a key that other workers write too. Each failed one means that another worker got
-/// through.
-const WRITES_MAX: u32 = 32;
+/// How often others are told of requests that end and asked for new metrics, at most. A burst of
+/// short requests then costs two writes each instead of four; requests that come more slowly wait
+/// for nothing.
+const TELL_EVERY: Span = Span::from_millis(10);
 
 #[cfg(test)]
 #[path = "pool/tests.rs"]

@@ -1,9 +1,10 @@
 //! One order of events for all workers: who was given which blocks.
 //!
-//! Entry `n` lives under key `n mod RING_ENTRIES`. A worker appends by compare-and-swap on the key
-//! of the next entry, so it succeeds only when it has seen every entry before its own, and all
-//! workers apply the same entries in the same order. No entry is ever missing in the middle: there
-//! is nothing to claim first and then to fill.
+//! What a worker has to tell at one time is a record. Record `n` lives under key
+//! `n mod RING_RECORDS`. A worker appends by compare-and-swap on the key of the next record, so it
+//! succeeds only when it has seen every record before its own, and all workers apply the same
+//! entries in the same order. No record is ever missing in the middle: there is nothing to claim
+//! first and then to fill.
 
 use alloc::format;
 use alloc::string::String;
@@ -15,7 +16,8 @@ use crate::health::Verdict;
 use crate::shared::{SharedData, Version};
 use crate::{BlockHash, EndpointId, Timestamp};
 
-/// Something all workers should know. Its number in the ring names it.
+/// Something all workers should know. Its number names it: its record's and its place there, see
+/// [`entry_number`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
     /// A placed request has ended.
@@ -67,22 +69,22 @@ pub struct Placed {
 
 /// One worker's place in the ring.
 pub struct Ring {
-    /// The key of the last entry that was read or written.
+    /// The key of the last record that was read or written.
     key: String,
-    /// How much of the key is the same for all entries.
+    /// How much of the key is the same for all records.
     prefix_length: usize,
     next: u64,
     value: Vec<u8>,
     version: Version,
-    /// Whether the version is that of the key of the next entry, which nobody had written when it
+    /// Whether the version is that of the key of the next record, which nobody had written when it
     /// was read.
     is_at_end: bool,
-    /// Times this worker was so far behind that entries were overwritten before it had read them.
+    /// Times this worker was so far behind that records were overwritten before it had read them.
     pub lapped: u64,
 }
 
 impl Ring {
-    /// A place at the first entry of the ring of `pool`.
+    /// A place at the first record of the ring of `pool`.
     pub fn new(pool: &str) -> Self {
         let key = format!("picker/{pool}/ring/");
         Self {
@@ -96,7 +98,7 @@ impl Ring {
         }
     }
 
-    /// The number of the entry that will be read or written next.
+    /// The number of the record that will be read or written next.
     pub fn next(&self) -> u64 {
         self.next
     }
@@ -107,17 +109,17 @@ impl Ring {
         self.is_at_end
     }
 
-    /// Gives `apply` every entry written since the last call, in order.
+    /// Gives `apply` every entry written since the last call with its number, in order.
     ///
-    /// False when entries were overwritten before they could be read: then [`Ring::rejoin`].
+    /// False when records were overwritten before they could be read: then [`Ring::rejoin`].
     #[must_use]
     pub fn replay(&mut self, shared: &impl SharedData, mut apply: impl FnMut(u64, &Entry)) -> bool {
         self.is_at_end = false;
         loop {
             match self.read(shared, self.next) {
                 Some(sequence) if sequence == self.next => {
-                    if let Some(entry) = decode(&self.value) {
-                        apply(sequence, &entry);
+                    for (place, entry) in entries(&self.value).enumerate() {
+                        apply(entry_number(sequence, place), &entry);
                     }
                     self.next += 1;
                 }
@@ -129,22 +131,22 @@ impl Ring {
         true
     }
 
-    /// Goes on at entry `from`, or at the oldest that can still be read.
+    /// Goes on at record `from`, or at the oldest that can still be read.
     pub fn rejoin(&mut self, shared: &impl SharedData, from: u64) {
         self.lapped += u64::from(self.next > FIRST);
         self.next = self.oldest(shared).max(from).max(self.next + 1);
         self.is_at_end = false;
     }
 
-    /// Appends `entry` and gives its number; `None` when another worker has appended since the last
-    /// replay.
+    /// Appends `entries`, at most [`ENTRIES_MAX`], as one record and gives its number; `None` when
+    /// another worker has appended since the last replay.
     ///
-    /// After `None`, replay and think again: what `entry` says may have changed.
+    /// After `None`, replay and think again: what `entries` say may have changed.
     #[must_use]
-    pub fn append(&mut self, shared: &impl SharedData, entry: &Entry) -> Option<u64> {
+    pub fn append(&mut self, shared: &impl SharedData, entries: &[Entry]) -> Option<u64> {
         let sequence = self.next;
         self.value.clear();
-        encode(sequence, entry, &mut self.value);
+        encode(sequence, entries, &mut self.value);
         self.set_key(sequence);
         self.is_at_end = false;
         if !shared.set_if(&self.key, &self.value, self.version) {
@@ -154,12 +156,12 @@ impl Ring {
         Some(sequence)
     }
 
-    /// The oldest entry that can still be read, by bisecting the ring for its newest.
+    /// The oldest record that can still be read, by bisecting the ring for its newest.
     fn oldest(&mut self, shared: &impl SharedData) -> u64 {
         let sequence_at =
             |ring: &mut Self, position: u64| ring.read(shared, position).unwrap_or_default();
         let first = sequence_at(self, 0);
-        let (mut newest, mut low, mut high) = (first, 0, RING_ENTRIES);
+        let (mut newest, mut low, mut high) = (first, 0, RING_RECORDS);
         while high - low > 1 {
             let middle = low.midpoint(high);
             let sequence = sequence_at(self, middle);
@@ -169,11 +171,11 @@ impl Ring {
                 high = middle;
             }
         }
-        // One entry of slack: the oldest is the next to be overwritten.
-        newest.saturating_sub(RING_ENTRIES - 2).max(FIRST)
+        // One record of slack: the oldest is the next to be overwritten.
+        newest.saturating_sub(RING_RECORDS - 2).max(FIRST)
     }
 
-    /// Reads the entry under the key of `sequence` and gives its own number; `None` when the key
+    /// Reads the record under the key of `sequence` and gives its own number; `None` when the key
     /// was never written.
     fn read(&mut self, shared: &impl SharedData, sequence: u64) -> Option<u64> {
         self.set_key(sequence);
@@ -186,14 +188,25 @@ impl Ring {
     fn set_key(&mut self, sequence: u64) {
         self.key.truncate(self.prefix_length);
         // Writing to a string does not fail.
-        let _ = write!(self.key, "{}", sequence % RING_ENTRIES);
+        let _ = write!(self.key, "{}", sequence % RING_RECORDS);
     }
 }
 
-fn encode(sequence: u64, entry: &Entry, out: &mut Vec<u8>) {
+/// The number of the entry at `place` in record `sequence`: later entries have larger ones.
+pub fn entry_number(sequence: u64, place: usize) -> u64 {
+    sequence * ENTRIES_MAX as u64 + place as u64
+}
+
+fn encode(sequence: u64, entries: &[Entry], out: &mut Vec<u8>) {
     let mut writer = Writer(out);
     writer.u8(FORMAT);
     writer.u64(sequence);
+    for entry in entries {
+        encode_entry(entry, &mut writer);
+    }
+}
+
+fn encode_entry(entry: &Entry, writer: &mut Writer<'_>) {
     match entry {
         Entry::Placed(placed) => {
             writer.u8(KIND_PLACED);
@@ -202,6 +215,7 @@ fn encode(sequence: u64, entry: &Entry, out: &mut Vec<u8>) {
             writer.count(placed.adapter);
             writer.u32(placed.depth);
             writer.u64(placed.parent.map_or(0, |hash| hash.0));
+            writer.u32(placed.blocks.len() as u32);
             placed.blocks.iter().for_each(|block| writer.u64(block.0));
         }
         Entry::Judged(judged) => {
@@ -219,15 +233,19 @@ fn encode(sequence: u64, entry: &Entry, out: &mut Vec<u8>) {
     }
 }
 
-/// The entry behind its number; `None` when this release does not know its kind.
-fn decode(bytes: &[u8]) -> Option<Entry> {
+/// The entries of a record; those up to the first of a kind that this release does not know.
+fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry> {
     let mut reader = Reader(bytes);
-    let format = reader.u8()?;
-    reader.u64()?;
-    (format == FORMAT).then(|| decode_entry(reader)).flatten()
+    let is_known = reader.u8() == Some(FORMAT) && reader.u64().is_some();
+    core::iter::from_fn(move || {
+        (is_known && !reader.is_empty())
+            .then(|| decode_entry(&mut reader))
+            .flatten()
+    })
+    .take(ENTRIES_MAX)
 }
 
-fn decode_entry(mut reader: Reader<'_>) -> Option<Entry> {
+fn decode_entry(reader: &mut Reader<'_>) -> Option<Entry> {
     match reader.u8()? {
         KIND_PLACED => decode_placed(reader).map(Entry::Placed),
         KIND_DONE => {
@@ -249,35 +267,41 @@ fn decode_entry(mut reader: Reader<'_>) -> Option<Entry> {
     }
 }
 
-fn decode_placed(mut reader: Reader<'_>) -> Option<Placed> {
+fn decode_placed(reader: &mut Reader<'_>) -> Option<Placed> {
     let endpoint = EndpointId(reader.u32()?);
     let owner = reader.u64()?;
     let adapter = reader.count()?;
     let depth = reader.u32()?;
     let parent = BlockHash(reader.u64()?);
-    let mut blocks = Vec::with_capacity(reader.0.len() / size_of::<u64>());
-    while !reader.is_empty() {
-        blocks.push(BlockHash(reader.u64()?));
-    }
+    let bytes = (reader.u32()? as usize).checked_mul(size_of::<u64>())?;
+    let (blocks, rest) = reader.0.split_at_checked(bytes)?;
+    reader.0 = rest;
+    let (blocks, _) = blocks.as_chunks();
     Some(Placed {
         endpoint,
         owner,
         adapter,
         depth,
         parent: (depth > 0).then_some(parent),
-        blocks,
+        blocks: blocks
+            .iter()
+            .map(|block| BlockHash(u64::from_le_bytes(*block)))
+            .collect(),
     })
 }
 
-/// Entries kept. Workers replay every 100 ms at the latest, so this bears 10,000 placements a
+/// Records kept. Workers replay every 100 ms at the latest, so this bears 10,000 placements a
 /// second.
-pub const RING_ENTRIES: u64 = 1024;
+pub const RING_RECORDS: u64 = 1024;
 
-/// The number of the first entry; 0 stands for a key that was never written.
+/// The most entries in a record: a request, and those that ended before it.
+pub const ENTRIES_MAX: usize = 256;
+
+/// The number of the first record; 0 stands for a key that was never written.
 const FIRST: u64 = 1;
 
-/// The first byte of an entry; raised when the layout changes. The number after it keeps its place.
-const FORMAT: u8 = 1;
+/// The first byte of a record; raised when the layout changes. The number after it keeps its place.
+const FORMAT: u8 = 2;
 
 const KIND_PLACED: u8 = 1;
 
@@ -320,7 +344,10 @@ mod tests {
 
     fn append(ring: &mut Ring, shared: &LocalData, number: u64) {
         read_all(ring, shared);
-        assert_eq!(ring.append(shared, &placed(number)), Some(ring.next() - 1));
+        assert_eq!(
+            ring.append(shared, &[placed(number)]),
+            Some(ring.next() - 1)
+        );
     }
 
     #[test]
@@ -331,7 +358,7 @@ mod tests {
         read_all(&mut ring, &shared);
         assert!(ring.is_at_end());
         append(&mut other, &shared, 5);
-        assert_eq!(ring.append(&shared, &placed(6)), None);
+        assert_eq!(ring.append(&shared, &[placed(6)]), None);
         assert!(!ring.is_at_end(), "the append was refused");
         append(&mut ring, &shared, 6);
         assert!(
@@ -339,7 +366,7 @@ mod tests {
             "the key of the next entry was not read yet"
         );
         read_all(&mut ring, &shared);
-        for number in 0..=RING_ENTRIES {
+        for number in 0..=RING_RECORDS {
             append(&mut other, &shared, number);
         }
         assert!(!ring.replay(&shared, |_, _| {}));
@@ -357,12 +384,19 @@ mod tests {
             cached_blocks: Some(3),
         });
         read_all(&mut writer, &shared);
-        assert_eq!(writer.append(&shared, &done), Some(2));
+        assert_eq!(writer.append(&shared, &[done.clone(), placed(6)]), Some(2));
         let mut seen = Vec::new();
         assert!(reader.replay(&shared, |sequence, entry| {
             seen.push((sequence, entry.clone()));
         }));
-        assert_eq!(seen, [(1, placed(5)), (2, done)]);
+        assert_eq!(
+            seen,
+            [
+                (entry_number(1, 0), placed(5)),
+                (entry_number(2, 0), done),
+                (entry_number(2, 1), placed(6)),
+            ]
+        );
         assert_eq!(
             read_all(&mut Ring::new("b"), &shared),
             [0_u32; 0],
@@ -376,10 +410,10 @@ mod tests {
         let (mut first, mut second) = (Ring::new("a"), Ring::new("a"));
         read_all(&mut first, &shared);
         read_all(&mut second, &shared);
-        assert_eq!(first.append(&shared, &placed(1)), Some(1));
-        assert_eq!(second.append(&shared, &placed(2)), None);
+        assert_eq!(first.append(&shared, &[placed(1)]), Some(1));
+        assert_eq!(second.append(&shared, &[placed(2)]), None);
         assert_eq!(read_all(&mut second, &shared), [1]);
-        assert_eq!(second.append(&shared, &placed(2)), Some(2));
+        assert_eq!(second.append(&shared, &[placed(2)]), Some(2));
         assert_eq!(
             read_all(&mut first, &shared),
             [2],
@@ -394,24 +428,24 @@ mod tests {
         append(&mut writer, &shared, 1);
         assert_eq!(read_all(&mut sleeper, &shared), [1]);
         for laps in [2, 3, 7] {
-            let last = laps * RING_ENTRIES + laps * 100;
+            let last = laps * RING_RECORDS + laps * 100;
             for number in writer.next()..=last {
                 append(&mut writer, &shared, number);
             }
             let seen = read_all(&mut sleeper, &shared);
-            assert_eq!(seen.len() as u64, RING_ENTRIES - 1);
+            assert_eq!(seen.len() as u64, RING_RECORDS - 1);
             assert_eq!(seen.last(), Some(&(last as u32)));
         }
         assert_eq!(sleeper.lapped, 3);
         assert_eq!(
             read_all(&mut Ring::new("a"), &shared).len() as u64,
-            RING_ENTRIES - 1
+            RING_RECORDS - 1
         );
     }
 
     #[test]
     fn a_newcomer_reads_all_of_a_ring_that_has_not_gone_round() {
-        for entries in [1, 2, 100, RING_ENTRIES - 1] {
+        for entries in [1, 2, 100, RING_RECORDS - 1] {
             let shared = LocalData::default();
             let mut writer = Ring::new("a");
             (1..=entries).for_each(|number| append(&mut writer, &shared, number));

@@ -10,8 +10,7 @@ use core::fmt;
 use crate::cache_fit::CacheFit;
 use crate::config::PoolConfig;
 use crate::engine::EngineKind;
-use crate::ledger::{Ledger, Load};
-use crate::pool::ledger_key;
+use crate::ledger::{self, Ledger, Load};
 use crate::reading::{PageError, Warning, read_page};
 use crate::share::Share;
 use crate::shared::SharedData;
@@ -180,7 +179,7 @@ impl Scraper {
         plan.due = now.after(self.config.scrape.interval);
         let endpoint = plan.endpoint;
         let mut bytes = Vec::new();
-        shared.get(&ledger_key(&self.config.name), &mut bytes);
+        shared.get(&ledger::key(&self.config.name), &mut bytes);
         plan.on_its_way = Some((now, Ledger::decode(&bytes).total(endpoint, now)));
         let address = self.snapshot.endpoint(endpoint)?.address;
         Some(Scrape { endpoint, address })
@@ -547,7 +546,7 @@ mod tests {
         ledger.put(&mut row, at(0));
         let mut bytes = Vec::new();
         ledger.encode(&mut bytes);
-        shared.set(&ledger_key("llm"), &bytes);
+        shared.set(&ledger::key("llm"), &bytes);
         let mut scraper = scraper(&[1]);
         scraper.poll_scrape(&shared, at(0)).unwrap();
         answer(&mut scraper, 1, &page(0, 1), at(5));

@@ -43,6 +43,12 @@ pub struct LocalData {
 }
 
 impl LocalData {
+    /// How often any key was written.
+    #[cfg(test)]
+    pub(crate) fn writes(&self) -> u32 {
+        *self.writes.borrow()
+    }
+
     fn next_version(&self) -> u32 {
         *self.writes.borrow_mut() += 1;
         *self.writes.borrow()

@@ -6,7 +6,7 @@ use std::thread;
 use picker_core::{
     Answered, BlockHash, Done, Draws, EndpointId, Entry, Ledger, LocalData, Pool, PoolOptions,
     Profile, Prompt, Request, Ring, SharedData, Snapshot, Span, Timestamp, Troubles, Twins,
-    Version, ledger_key,
+    Version, entry_number, ledger_key,
 };
 
 /// Shared data as Envoy keeps it: one lock for all, copies in and out.
@@ -50,9 +50,10 @@ fn append(
     loop {
         assert!(ring.replay(shared, |sequence, entry| twins.apply(sequence, entry)));
         let entry = make(twins);
-        if let Some(sequence) = ring.append(shared, &entry) {
-            twins.apply(sequence, &entry);
-            return sequence;
+        if let Some(record) = ring.append(shared, core::slice::from_ref(&entry)) {
+            let number = entry_number(record, 0);
+            twins.apply(number, &entry);
+            return number;
         }
     }
 }
@@ -150,6 +151,7 @@ fn what_several_workers_count_at_once_adds_up() {
                         pool.on_done(shared, &mut first, Answered::default(), Timestamp(0));
                     }
                 }
+                pool.tick(shared, Timestamp(0));
                 let troubles = pool.troubles();
                 assert_eq!(
                     troubles,

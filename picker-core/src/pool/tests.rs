@@ -6,7 +6,7 @@ use crate::ledger::Load;
 use crate::request::Prompt;
 use crate::shared::LocalData;
 use crate::snapshot::publish;
-use alloc::vec;
+use alloc::{format, vec};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -55,6 +55,17 @@ fn idle(endpoints: u8, now: Timestamp) -> Snapshot {
     snapshot
 }
 
+/// What all workers have at an endpoint, as `pool` reads it.
+fn total(pool: &mut Pool, shared: &LocalData, id: EndpointId, now: Timestamp) -> Load {
+    pool.tally.read(shared);
+    pool.tally.totals([id].into_iter(), now)[0]
+}
+
+/// A time so late after the one before that nothing waits to be told any more.
+fn at(step: u64) -> Timestamp {
+    Timestamp(step * TELL_EVERY.0)
+}
+
 fn some_pick() -> Pick {
     let ticket = Ticket::default();
     let endpoint = EndpointId(1);
@@ -81,13 +92,14 @@ fn a_prefix_placed_by_one_worker_is_found_by_all_others() {
     let shared = LocalData::default();
     let mut workers: Vec<_> = (1..=4).map(|owner| worker(3, owner)).collect();
     let mut home = Vec::new();
-    for round in 0..40 {
-        let (pool, draws) = &mut workers[round % 4];
-        let prefix = (round / 4 % 2) as u64;
+    for round in 0..40_u64 {
+        let (pool, draws) = &mut workers[round as usize % 4];
+        let prefix = round / 4 % 2;
         let mut pick = pool
-            .pick(&shared, &request(prefix, 30), draws, Timestamp(1))
+            .pick(&shared, &request(prefix, 30), draws, at(2 * round))
             .unwrap();
-        pool.on_done(&shared, &mut pick.ticket, Answered::default(), Timestamp(1));
+        let done = at(2 * round + 1);
+        pool.on_done(&shared, &mut pick.ticket, Answered::default(), done);
         if round >= 8 {
             assert_eq!((pick.matched, pick.blocks), (30, 30));
             home.push((prefix, pick.endpoint));
@@ -111,12 +123,12 @@ fn a_burst_over_several_workers_spreads_although_all_endpoints_hold_the_prefix()
     let mut workers: Vec<_> = (1..=8).map(|owner| worker(8, owner)).collect();
     let warm = request(1, 50);
     for endpoint in 1..=8 {
-        workers[0].0.catch_up(&shared);
+        workers[0].0.catch_up(&shared, now);
         let mut pick = Pick {
             endpoint: EndpointId(endpoint),
             ..some_pick()
         };
-        workers[0].0.place(&shared, &warm, &mut pick);
+        workers[0].0.place(&shared, (&warm, None), &mut pick);
     }
     let burst = |at: usize| {
         let (pool, draws) = &mut workers[at % 8];
@@ -160,13 +172,14 @@ fn equal_endpoints_share_requests_that_have_nothing_in_common() {
     let mut picks = Vec::new();
     for number in 0..4000 {
         let mut pick = pool
-            .pick(&shared, &request(number, 2), &mut draws, Timestamp(0))
+            .pick(&shared, &request(number, 2), &mut draws, at(2 * number))
             .unwrap();
-        pool.on_done(&shared, &mut pick.ticket, Answered::default(), Timestamp(0));
+        let done = at(2 * number + 1);
+        pool.on_done(&shared, &mut pick.ticket, Answered::default(), done);
         // A scrape shows the idle endpoint again, so nothing but the draw decides.
-        let mut snapshot = idle(4, Timestamp(0));
+        let mut snapshot = idle(4, done);
         for endpoint in &mut snapshot.endpoints {
-            endpoint.sent_at_scrape = pool.ledger.total(endpoint.id, Timestamp(0)).sent;
+            endpoint.sent_at_scrape = total(&mut pool, &shared, endpoint.id, done).sent;
         }
         publish(&shared, "llm", &snapshot);
         picks.push(pick);
@@ -186,7 +199,11 @@ fn prompts_shorter_than_a_block_have_no_home() {
         .pick(&shared, &request(1, 0), &mut draws, Timestamp(0))
         .unwrap();
     assert_eq!((pick.matched, pick.blocks), (0, 0));
-    assert_eq!(pool.ring.next(), 1, "nothing was told to the others");
+    assert_eq!(
+        pool.replica.ring.next(),
+        1,
+        "nothing was told to the others"
+    );
 }
 
 #[test]
@@ -195,12 +212,9 @@ fn what_ends_is_given_back_exactly() {
     let (mut pool, mut draws) = worker(2, 5);
     let (mut other, _) = worker(2, 6);
     let mut pick = pool
-        .pick(&shared, &request(1, 8), &mut draws, Timestamp(5))
+        .pick(&shared, &request(1, 8), &mut draws, at(0))
         .unwrap();
-    let total = |pool: &mut Pool, id| {
-        pool.read_ledger(&shared);
-        pool.ledger.total(id, Timestamp(5))
-    };
+    let total = |pool: &mut Pool, id| total(pool, &shared, id, at(9));
     let endpoint = pick.endpoint;
     let load = total(&mut other, endpoint);
     assert_eq!(
@@ -214,21 +228,21 @@ fn what_ends_is_given_back_exactly() {
         }
     );
     assert_eq!(pool.twins().pinned(endpoint), 8);
-    pool.on_first_byte(&shared, &mut pick.ticket, Timestamp(5));
+    pool.on_first_byte(&shared, &mut pick.ticket, at(1));
     assert_eq!(total(&mut other, endpoint).prefill_tokens, 0);
     let second = EndpointId(3 - endpoint.0);
     let address_of = |pool: &Pool, id| pool.snapshot().endpoint(id).unwrap().address;
     let (first, address) = (address_of(&pool, endpoint), address_of(&pool, second));
     let stranger = "9.9.9.9:9".parse().unwrap();
     let ticket = &mut pick.ticket;
-    assert!(pool.on_served_by(&shared, ticket, first, Timestamp(5)));
-    assert!(!pool.on_served_by(&shared, ticket, stranger, Timestamp(5)));
+    assert!(pool.on_served_by(&shared, ticket, first, at(2)));
+    assert!(!pool.on_served_by(&shared, ticket, stranger, at(2)));
     assert_eq!(
         total(&mut other, endpoint).requests,
         1,
         "a stranger is not counted"
     );
-    assert!(!pool.on_served_by(&shared, ticket, address, Timestamp(5)));
+    assert!(!pool.on_served_by(&shared, ticket, address, at(2)));
     let rest = Load {
         requests: 0,
         prefill_tokens: 0,
@@ -248,7 +262,7 @@ fn what_ends_is_given_back_exactly() {
                 output_tokens: Some(200),
                 ..Answered::default()
             },
-            Timestamp(5),
+            at(3),
         );
         assert_eq!(total(&mut other, second), Load::default());
         assert_eq!(pool.twins().pinned(endpoint), 0);
@@ -258,6 +272,63 @@ fn what_ends_is_given_back_exactly() {
             "200 tokens fill three blocks"
         );
     }
+}
+
+#[test]
+fn what_ends_in_a_burst_is_told_with_the_next_pick_or_tick() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(1, 5);
+    let (mut other, _) = worker(1, 6);
+    let id = EndpointId(1);
+    let mut seen = |now| {
+        other.tick(&shared, now);
+        let load = total(&mut other, &shared, id, now);
+        (load.requests, other.twins().pinned(id))
+    };
+    let mut picked = |pool: &mut Pool, seed, now| {
+        let pick = pool.pick(&shared, &request(seed, 8), &mut draws, now);
+        pick.unwrap().ticket
+    };
+    let ends = |pool: &mut Pool, ticket: &mut Ticket, now| {
+        pool.on_done(&shared, ticket, Answered::default(), now);
+    };
+    let soon = |step: u64| Timestamp(at(step).0 + TELL_EVERY.0 - 1);
+    let mut first = picked(&mut pool, 1, at(0));
+    ends(&mut pool, &mut first, soon(0));
+    assert_eq!(seen(soon(0)), (1, 8), "too soon after the pick");
+    let before = shared.writes();
+    let mut second = picked(&mut pool, 2, soon(0));
+    assert_eq!(shared.writes(), before + 2, "a row and one record");
+    assert_eq!(
+        seen(soon(0)),
+        (1, 8),
+        "the second has come and the first gone"
+    );
+    ends(&mut pool, &mut second, soon(0));
+    assert_eq!(seen(soon(0)), (1, 8), "too soon again");
+    pool.tick(&shared, soon(0));
+    assert_eq!(seen(soon(0)), (0, 0), "a tick tells");
+    let mut third = picked(&mut pool, 3, at(5));
+    ends(&mut pool, &mut third, at(6));
+    assert_eq!(seen(at(6)), (0, 0), "long enough after the pick");
+}
+
+#[test]
+fn more_ends_than_fit_into_a_record_are_told_in_several() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(1, 5);
+    let count = 2 * crate::ENTRIES_MAX as u64;
+    let mut tickets: Vec<Ticket> = (0..count)
+        .map(|seed| pool.pick(&shared, &request(seed, 1), &mut draws, at(0)))
+        .map(|pick| pick.unwrap().ticket)
+        .collect();
+    assert_eq!(pool.twins().pinned(EndpointId(1)) as u64, count);
+    for ticket in &mut tickets {
+        pool.on_done(&shared, ticket, Answered::default(), at(0));
+    }
+    pool.tick(&shared, at(0));
+    assert_eq!(pool.twins().pinned(EndpointId(1)), 0);
+    assert_eq!(pool.replica.ring.next(), 1 + count + 3);
 }
 
 #[test]
@@ -273,9 +344,9 @@ fn a_worker_that_stopped_is_not_counted_and_one_that_ticks_is() {
     for millis in (0..5000).step_by(100) {
         alive.tick(&shared, Timestamp(millis * 1000));
     }
-    alive.read_ledger(&shared);
-    let load = alive.ledger.total(EndpointId(1), Timestamp(5_000_000));
-    assert_eq!((load.requests, alive.ledger.rows.len()), (1, 1));
+    let now = Timestamp(5_000_000);
+    let load = total(&mut alive, &shared, EndpointId(1), now);
+    assert_eq!((load.requests, alive.tally.live_owners(now)), (1, vec![6]));
 }
 
 #[test]
@@ -290,10 +361,10 @@ fn a_pool_without_endpoints_refuses() {
 fn a_new_incarnation_starts_cold() {
     let shared = LocalData::default();
     let (mut pool, mut draws) = worker(1, 5);
-    pool.pick(&shared, &request(1, 9), &mut draws, Timestamp(0))
+    pool.pick(&shared, &request(1, 9), &mut draws, at(0))
         .unwrap();
     assert_eq!(
-        pool.pick(&shared, &request(1, 9), &mut draws, Timestamp(0))
+        pool.pick(&shared, &request(1, 9), &mut draws, at(1))
             .unwrap()
             .matched,
         9
@@ -305,7 +376,7 @@ fn a_new_incarnation_starts_cold() {
     restarted.add(addresses(1)[0]);
     publish(&shared, "llm", &restarted);
     let pick = pool
-        .pick(&shared, &request(1, 9), &mut draws, Timestamp(0))
+        .pick(&shared, &request(1, 9), &mut draws, at(2))
         .unwrap();
     assert_eq!((pick.endpoint, pick.matched), (EndpointId(2), 0));
 }
@@ -317,11 +388,12 @@ fn an_engine_without_prefix_caching_attracts_nobody() {
     let mut snapshot = idle(1, Timestamp(0));
     snapshot.endpoints[0].metrics.prefix_caching = Some(false);
     publish(&shared, "llm", &snapshot);
-    for _ in 0..2 {
+    for step in [0, 2] {
         let mut pick = pool
-            .pick(&shared, &request(1, 9), &mut draws, Timestamp(0))
+            .pick(&shared, &request(1, 9), &mut draws, at(step))
             .unwrap();
-        pool.on_done(&shared, &mut pick.ticket, Answered::default(), Timestamp(0));
+        let done = at(step + 1);
+        pool.on_done(&shared, &mut pick.ticket, Answered::default(), done);
         assert_eq!(pick.matched, 0);
     }
 }
@@ -336,7 +408,7 @@ fn the_told_capacity_bounds_what_is_remembered() {
     let mut pick = pool
         .pick(&shared, &request(1, 200), &mut draws, Timestamp(0))
         .unwrap();
-    pool.on_done(&shared, &mut pick.ticket, Answered::default(), Timestamp(0));
+    pool.on_done(&shared, &mut pick.ticket, Answered::default(), at(1));
     assert_eq!(
         pool.twins().blocks(EndpointId(1)),
         95,
@@ -427,7 +499,7 @@ fn a_worker_that_comes_late_or_fell_behind_knows_what_the_others_know() {
     let shared = LocalData::default();
     let (mut first, mut draws) = worker(3, 1);
     let (mut sleeper, _) = worker(3, 2);
-    sleeper.catch_up(&shared);
+    sleeper.catch_up(&shared, Timestamp(0));
     let mut flying = Vec::new();
     for number in 0..3000_u64 {
         let now = Timestamp(number * 10_000);
@@ -455,24 +527,24 @@ fn a_worker_that_comes_late_or_fell_behind_knows_what_the_others_know() {
         }
     }
     assert!(
-        first.ring.next() > 3 * crate::RING_ENTRIES,
+        first.replica.ring.next() > 3 * crate::RING_RECORDS,
         "the ring has gone round"
     );
     let (mut late, _) = worker(3, 3);
-    late.catch_up(&shared);
-    sleeper.catch_up(&shared);
-    first.catch_up(&shared);
+    for pool in [&mut first, &mut late, &mut sleeper] {
+        pool.tick(&shared, Timestamp(30_000_000));
+    }
     for pool in [&late, &sleeper] {
         assert!(!pool.troubles().cold);
-        assert_eq!(pool.ring.next(), first.ring.next());
+        assert_eq!(pool.replica.ring.next(), first.replica.ring.next());
         for id in [1, 2, 3].map(EndpointId) {
-            let numbers = |pool: &Pool| (pool.twins.blocks(id), pool.twins.pinned(id));
+            let numbers = |pool: &Pool| (pool.twins().blocks(id), pool.twins().pinned(id));
             assert_eq!(numbers(pool), numbers(&first), "{id:?}");
             for seed in 0..70 {
                 let prompt = &request(seed, 12).prompts[0].blocks;
                 assert_eq!(
-                    pool.twins.held(id, prompt),
-                    first.twins.held(id, prompt),
+                    pool.twins().held(id, prompt),
+                    first.twins().held(id, prompt),
                     "{seed}"
                 );
             }
@@ -492,7 +564,7 @@ fn a_tier_beside_the_kv_cache_counts_unless_the_capacity_is_configured() {
         publish(&shared, "llm", &snapshot);
         let picked = pool.pick(&shared, &request(1, 200), &mut draws, Timestamp(0));
         let mut ticket = picked.unwrap().ticket;
-        pool.on_done(&shared, &mut ticket, Answered::default(), Timestamp(0));
+        pool.on_done(&shared, &mut ticket, Answered::default(), at(1));
         assert_eq!(pool.twins().blocks(EndpointId(1)), blocks, "{configured:?}");
     }
 }
@@ -528,9 +600,9 @@ fn wrong_blocks(answers_tell: bool) -> usize {
     pool.options.capacity_tokens = Some(4 * 6400);
     pool.follow_view();
     let mut wrong = Vec::new();
-    for _ in 0..400 {
+    for step in 0..400 {
         let request = request(u64::from(draws.below(30)), 10);
-        let picked = pool.pick(&shared, &request, &mut draws, Timestamp(0));
+        let picked = pool.pick(&shared, &request, &mut draws, at(2 * step));
         let mut pick = picked.unwrap();
         let cached = engine.serve(&request.prompts[0].blocks);
         wrong.push(pick.matched.abs_diff(cached));
@@ -539,7 +611,7 @@ fn wrong_blocks(answers_tell: bool) -> usize {
             cached_tokens,
             ..Answered::default()
         };
-        pool.on_done(&shared, &mut pick.ticket, answered, Timestamp(0));
+        pool.on_done(&shared, &mut pick.ticket, answered, at(2 * step + 1));
     }
     wrong[200..].iter().sum()
 }

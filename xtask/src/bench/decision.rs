@@ -14,7 +14,7 @@ use clap::Args;
 use picker_core::{
     Answered, BLOCK_BYTES, BlockHash, Done, Draws, EndpointId, Entry, Ledger, Load, LocalData,
     Placed, Pool, PoolOptions, Profile, Prompt, Request, Ring, Row, SharedData, Snapshot, Span,
-    Timestamp, ledger_key,
+    Timestamp, entry_number, ledger_key,
 };
 use serde::Serialize;
 
@@ -148,14 +148,14 @@ impl Worker {
             blocks: blocks.collect(),
         });
         let _ = ring.replay(&self.shared, |_, _| {});
-        if let Some(placed) = ring.append(&self.shared, &placed) {
+        if let Some(record) = ring.append(&self.shared, &[placed]) {
             let done = Done {
-                placed,
+                placed: entry_number(record, 0),
                 output_blocks: 0,
                 cached_blocks: None,
             };
             let _ = ring.replay(&self.shared, |_, _| {});
-            let _ = ring.append(&self.shared, &Entry::Done(done));
+            let _ = ring.append(&self.shared, &[Entry::Done(done)]);
         }
         self.pool.tick(&self.shared, NOW);
     }

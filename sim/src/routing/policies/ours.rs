@@ -119,7 +119,7 @@ impl Ours {
     }
 
     /// Leaves no choice but the candidates: nothing listens at the others for now.
-    fn restrict(&mut self, candidates: &[usize]) {
+    fn restrict(&mut self, candidates: &[usize], now: Duration) {
         if self.candidates == candidates {
             return;
         }
@@ -132,12 +132,13 @@ impl Ours {
         }
         self.candidates = candidates.to_vec();
         publish(&self.shared, POOL, &snapshot);
+        self.tick(now);
     }
 }
 
 impl Policy for Ours {
     fn choose(&mut self, job: &Job, fleet: &Fleet<'_>) -> usize {
-        self.restrict(fleet.candidates);
+        self.restrict(fleet.candidates, fleet.now);
         let worker = self.dice.below(self.workers.len());
         let fallback = fleet.candidates.first().copied().unwrap_or_default();
         let Some((pool, draws)) = self.workers.get_mut(worker) else {
