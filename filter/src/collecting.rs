@@ -35,6 +35,7 @@ impl Collecting {
 
     /// Holds or takes the lease where due, and scrapes while this root has it.
     pub(crate) fn tick(&mut self, eagerness: Eagerness, now: Timestamp) {
+        self.stats.values_mut().for_each(Stats::tell);
         let held = self.lease.is_held();
         if !self.lease.try_hold(&Host, eagerness, now) {
             if held {

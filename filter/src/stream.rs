@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use picker_core::{
     Answered, Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request,
-    ResponseKind, ResponseReader, Shape, Stat, Ticket, Verdict,
+    ResponseKind, ResponseReader, Shape, Stat, Ticket, Verdict, push_decimal,
 };
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -58,8 +58,7 @@ impl HttpContext for Stream {
         let headers = HeaderMap::of(Headers::Request);
         remove_owned_headers(&headers);
         let course = {
-            let mut worker = self.worker.borrow_mut();
-            worker.last_request = Some(host::now());
+            let worker = self.worker.borrow();
             let head = read_head(&worker, &headers, ends);
             worker.config.course(&head)
         };
@@ -110,17 +109,20 @@ impl HttpContext for Stream {
         let Some(pool) = worker.pools.get_mut(sent.pool) else {
             return Action::Continue;
         };
-        let now = host::now();
-        let served = host::text_property(&["upstream", "address"]);
-        let other = served.filter(|served| *served != sent.destination);
+        let other = if pool.pool.asks_who_serves() {
+            let served = host::text_property(&["upstream", "address"]);
+            served.filter(|served| *served != sent.destination)
+        } else {
+            None
+        };
         if let Some(address) = other.and_then(|address| address.parse().ok()) {
-            let chosen = pool
-                .pool
-                .on_served_by(&Host, &mut sent.ticket, address, now);
+            let ticket = &mut sent.ticket;
+            let chosen = pool.pool.on_served_by(&Host, ticket, address, host::now());
             pool.stats.add(Stat::OverrideMissed, u64::from(!chosen));
         }
         if let Some(verdict) = verdict() {
-            pool.pool.on_verdict(&Host, &sent.ticket, verdict, now);
+            pool.pool
+                .on_verdict(&Host, &sent.ticket, verdict, host::now());
         }
         let kind = ResponseKind::of_headers(
             host::text_header(Headers::Response, "content-type").as_deref(),
@@ -208,8 +210,9 @@ impl Stream {
             let Some(pool) = worker.pools.get_mut(index) else {
                 return Action::Continue;
             };
-            pool.pool
-                .pick(&Host, request, &mut worker.draws, host::now())
+            let now = host::now();
+            worker.last_request = Some(now);
+            pool.pool.pick(&Host, request, &mut worker.draws, now)
         };
         match picked {
             Ok(pick) => self.send(index, pick),
@@ -227,14 +230,20 @@ impl Stream {
     }
 
     fn send(&mut self, index: usize, pick: Pick) -> Action {
-        let destination: Vec<String> = pick.destinations.iter().map(ToString::to_string).collect();
+        let mut destination = String::with_capacity(TEXT_BYTES);
+        for address in &pick.destinations {
+            if !destination.is_empty() {
+                destination.push(',');
+            }
+            address.write_to(&mut destination);
+        }
+        let length = destination.find(',').unwrap_or(destination.len());
+        let first = destination.get(..length).unwrap_or_default();
         let worker = &mut *self.worker.borrow_mut();
         let pool = &mut worker.pools[index];
         let set = match &worker.config.destination {
-            Destination::Header(name) => host::set_request_header(name, &destination.join(",")),
-            Destination::FilterState => {
-                host::set_original_destination(destination.first().map_or("", String::as_str))
-            }
+            Destination::Header(name) => host::set_request_header(name, &destination),
+            Destination::FilterState => host::set_original_destination(first),
         };
         if let Err(error) = set {
             log::error!("picker: the host refused the destination: {error:?}");
@@ -247,20 +256,20 @@ impl Stream {
         pool.stats.add(Stat::Picks, 1);
         pool.stats.add(Stat::PromptBlocks, pick.blocks as u64);
         pool.stats.add(Stat::MatchedBlocks, pick.matched as u64);
-        let first = destination.first().map_or("", String::as_str);
-        let name = pool.pool.name();
+        let mut text = String::with_capacity(TEXT_BYTES);
+        for part in ["pool=", pool.pool.name(), " endpoint=", first, " matched="] {
+            text.push_str(part);
+        }
+        push_decimal(&mut text, pick.matched as u64);
+        text.push('/');
+        push_decimal(&mut text, pick.blocks as u64);
         // For the access log only; a request is not worse for lacking it.
-        let _ = host::set_filter_state(
-            "picker",
-            &format!(
-                "pool={name} endpoint={first} matched={}/{}",
-                pick.matched, pick.blocks
-            ),
-        );
+        let _ = host::set_filter_state("picker", &text);
+        destination.truncate(length);
         self.phase = Phase::Sent(Box::new(Sent {
             pool: index,
             ticket: pick.ticket,
-            destination: destination.into_iter().next().unwrap_or_default(),
+            destination,
             reader: ResponseReader::new(ResponseKind::Other),
             answered: false,
         }));
@@ -334,7 +343,7 @@ fn verdict() -> Option<Verdict> {
 
 /// Of several headers of one name the first counts. What is not UTF-8 is replaced, so it equals no
 /// name of ours.
-fn read_head(worker: &Worker, headers: &HeaderMap, ends: bool) -> Head {
+fn read_head<'a>(worker: &Worker, headers: &'a HeaderMap, ends: bool) -> Head<'a> {
     let pools = &worker.config.pools;
     let by_cluster = pools.iter().any(|pool| !pool.matches.clusters.is_empty());
     let by_route = pools.iter().any(|pool| !pool.matches.routes.is_empty());
@@ -350,10 +359,7 @@ fn read_head(worker: &Worker, headers: &HeaderMap, ends: bool) -> Head {
         };
         known.get_or_insert(value);
     }
-    let text = |value: Option<&[u8]>| {
-        let value = value.unwrap_or_default();
-        String::from_utf8_lossy(value).into_owned()
-    };
+    let text = |value: Option<&'a [u8]>| String::from_utf8_lossy(value.unwrap_or_default());
     let length = length.and_then(|length| std::str::from_utf8(length).ok());
     Head {
         method: text(method),
@@ -375,6 +381,9 @@ fn read_head(worker: &Worker, headers: &HeaderMap, ends: bool) -> Head {
         content_length: length.and_then(|length| length.parse().ok()),
     }
 }
+
+/// Room for a destination, and for what the access log shows of a request, in one allocation.
+const TEXT_BYTES: usize = 96;
 
 /// Names the reason of a refusal to the client, as the reference picker does.
 const REASON: &str = "x-llm-d-request-dropped-reason";

@@ -52,6 +52,7 @@ impl Worker {
             pool.affirm(self.configured_at, now);
             pool.pool.tick(&Host, now);
             pool.count_troubles();
+            pool.stats.tell();
         }
     }
 

@@ -74,8 +74,8 @@ impl HashSeed {
     }
 }
 
-impl BlockHasher {
-    pub(crate) fn new() -> Self {
+impl Default for BlockHasher {
+    fn default() -> Self {
         Self {
             contents: Vec::new(),
             partial: [0; BLOCK_BYTES],
@@ -83,7 +83,9 @@ impl BlockHasher {
             bytes: 0,
         }
     }
+}
 
+impl BlockHasher {
     /// Appends text.
     pub(crate) fn push(&mut self, text: &[u8]) {
         self.bytes = self.bytes.saturating_add(text.len() as u64);
@@ -268,7 +270,7 @@ mod tests {
     /// The hashes of `text` as the last section after `before`, pushed in pieces of `piece` bytes.
     fn blocks(before: &[u8], text: &[u8], piece: usize) -> Vec<BlockHash> {
         let hashed = |text: &[u8]| {
-            let mut hasher = BlockHasher::new();
+            let mut hasher = BlockHasher::default();
             for piece in text.chunks(piece) {
                 hasher.push(piece);
             }

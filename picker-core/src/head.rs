@@ -10,13 +10,13 @@ use crate::shape::Shape;
 
 /// What the decision needs of a request's headers and of the host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Head {
+pub struct Head<'a> {
     /// `:method`.
-    pub method: String,
+    pub method: Cow<'a, str>,
     /// `:path`, with its query.
-    pub path: String,
+    pub path: Cow<'a, str>,
     /// `:authority`.
-    pub host: String,
+    pub host: Cow<'a, str>,
     /// The Envoy cluster of the route; asked for only when a pool matches by clusters.
     pub cluster: Option<String>,
     /// The name of the route; asked for only when a pool matches by routes.
@@ -47,7 +47,7 @@ pub enum Course {
 
 impl Config {
     /// How a request with this head goes on: the first pool that matches is its pool.
-    pub fn course(&self, head: &Head) -> Course {
+    pub fn course(&self, head: &Head<'_>) -> Course {
         let Some(pool) = self.pools.iter().position(|pool| pool.matches.takes(head)) else {
             return Course::Pass;
         };
@@ -86,20 +86,14 @@ impl Paths {
 
 impl Match {
     /// Whether every kind of condition that is given has one that fits.
-    fn takes(&self, head: &Head) -> bool {
+    fn takes(&self, head: &Head<'_>) -> bool {
         let is = |wanted: &[String], found: Option<&str>| {
             wanted.is_empty() || wanted.iter().any(|wanted| Some(wanted.as_str()) == found)
         };
-        let host = head
-            .host
-            .rsplit_once(':')
-            .map_or(head.host.as_str(), |(host, port)| {
-                if port.bytes().all(|byte| byte.is_ascii_digit()) {
-                    host
-                } else {
-                    &head.host
-                }
-            });
+        let host = match head.host.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => &head.host,
+        };
         let is_host = |wanted: &String| {
             wanted.eq_ignore_ascii_case(host) || wanted.eq_ignore_ascii_case(&head.host)
         };
@@ -164,7 +158,7 @@ mod tests {
         }
     }
 
-    fn chat() -> Head {
+    fn chat() -> Head<'static> {
         Head {
             method: "POST".into(),
             path: "/v1/chat/completions".into(),
@@ -251,7 +245,7 @@ mod tests {
                 "match":{{"hosts":["a"]}}}}],"paths":{{{paths}}}}}"#
             ))
         };
-        let head = |host: &str, path: &str| Head {
+        let head = |host: &'static str, path: &'static str| Head {
             path: path.into(),
             host: host.into(),
             ends: true,

@@ -18,6 +18,7 @@ mod candidate;
 mod checkpoint;
 mod collector;
 mod config;
+mod decimal;
 mod draw;
 mod eligibility;
 mod endpoint;
@@ -45,6 +46,7 @@ mod scan;
 mod score;
 mod scrape;
 mod series;
+mod served;
 mod shape;
 mod share;
 mod shared;
@@ -65,6 +67,7 @@ pub use config::{
     Destination, EndpointConfig, FailureMode, Limits, Match, Paths, PoolConfig, Role,
     SCRAPE_INTERVAL_MIN, ScrapeConfig, Wanted, parse as parse_config,
 };
+pub use decimal::push_decimal;
 pub use draw::Draws;
 pub use endpoint::{Address, AddressError, EndpointId};
 pub use engine::{EngineKind, UnknownEngine};

@@ -14,6 +14,7 @@ use crate::refusal::Refusal;
 use crate::replica::{Fit, Replica};
 use crate::request::Request;
 use crate::ring::{Done, Entry, Judged};
+use crate::served::Served;
 use crate::shared::SharedData;
 use crate::snapshot::{EndpointState, Snapshot, View};
 use crate::tally::{Tally, WRITES_MAX};
@@ -43,6 +44,7 @@ pub struct Pool {
     adapters: ListedAdapters,
     tally: Tally,
     means: Means,
+    served: Served,
 }
 
 impl Pool {
@@ -57,6 +59,7 @@ impl Pool {
             adapters: ListedAdapters::default(),
             tally: Tally::new(name, owner),
             means: Means::default(),
+            served: Served::default(),
             options,
         };
         pool.follow_view();
@@ -120,6 +123,12 @@ impl Pool {
         }
     }
 
+    /// Whether to tell [`on_served_by`](Self::on_served_by) who gives the answer that has begun:
+    /// always at first and after a surprise, else now and then.
+    pub fn asks_who_serves(&mut self) -> bool {
+        self.served.is_asked()
+    }
+
     /// Tells that `address` answers, which is another than the chosen one after a retry or a
     /// fallback.
     ///
@@ -142,6 +151,7 @@ impl Pool {
         if served == Some(chosen) {
             return true;
         }
+        self.served.missed();
         if let Some(served) = served {
             let prefill_tokens = ticket.prefill_tokens;
             self.tally.load_mut(chosen).release(prefill_tokens);

@@ -9,9 +9,9 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt::Write as _;
 
 use crate::bytes::{Reader, Writer};
+use crate::decimal::push_decimal;
 use crate::health::Verdict;
 use crate::shared::{SharedData, Version};
 use crate::{BlockHash, EndpointId, Timestamp};
@@ -187,8 +187,7 @@ impl Ring {
 
     fn set_key(&mut self, sequence: u64) {
         self.key.truncate(self.prefix_length);
-        // Writing to a string does not fail.
-        let _ = write!(self.key, "{}", sequence % RING_RECORDS);
+        push_decimal(&mut self.key, sequence % RING_RECORDS);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The prompts of a body, hashed while they stream by.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::fields::Mark;
@@ -12,10 +13,10 @@ use crate::request::{GROUP_BLOCKS_MAX, Prompt};
 /// its own, for where its neighbour ended is not known while it is read.
 #[derive(Default)]
 pub(super) struct Sections {
-    previous: Option<BlockHasher>,
-    tools: Option<BlockHasher>,
-    system: Option<BlockHasher>,
-    messages: Option<BlockHasher>,
+    previous: Option<Box<BlockHasher>>,
+    tools: Option<Box<BlockHasher>>,
+    system: Option<Box<BlockHasher>>,
+    messages: Option<Box<BlockHasher>>,
     /// Full blocks of the messages at the end of the first message of the user.
     group_blocks: Option<usize>,
 }
@@ -34,10 +35,10 @@ pub(super) enum Section {
 #[derive(Default)]
 pub(super) struct PromptList {
     /// What stands before each prompt.
-    query: Option<BlockHasher>,
+    query: Option<Box<BlockHasher>>,
     items: Option<Item>,
     texts: Vec<HashedText>,
-    open: Option<BlockHasher>,
+    open: Option<Box<BlockHasher>>,
     ignored: u64,
 }
 
@@ -55,7 +56,7 @@ pub(super) enum Item {
 impl Sections {
     /// Begins `section`; what an earlier member of the same name said is forgotten.
     pub(super) fn begin(&mut self, section: Section) {
-        *self.slot(section) = Some(BlockHasher::new());
+        *self.slot(section) = Some(Box::default());
         if section == Section::Messages {
             self.group_blocks = None;
         }
@@ -63,7 +64,7 @@ impl Sections {
 
     /// Says that a message of the user ends here.
     pub(super) fn end_user_message(&mut self) {
-        let blocks = self.messages.as_ref().map(BlockHasher::blocks);
+        let blocks = self.messages.as_ref().map(|messages| messages.blocks());
         self.group_blocks = self.group_blocks.or(blocks);
     }
 
@@ -114,7 +115,7 @@ impl Sections {
     }
 
     #[inline]
-    fn slot(&mut self, section: Section) -> &mut Option<BlockHasher> {
+    fn slot(&mut self, section: Section) -> &mut Option<Box<BlockHasher>> {
         match section {
             Section::Previous => &mut self.previous,
             Section::Tools => &mut self.tools,
@@ -146,7 +147,7 @@ impl PromptList {
             return;
         }
         if self.texts.len() < PROMPTS_MAX {
-            self.open = Some(BlockHasher::new());
+            self.open = Some(Box::default());
         } else {
             self.ignored = self.ignored.saturating_add(1);
         }
@@ -184,7 +185,7 @@ impl PromptList {
 
     /// Begins what stands before each prompt.
     pub(super) fn begin_query(&mut self) {
-        self.query = Some(BlockHasher::new());
+        self.query = Some(Box::default());
     }
 
     pub(super) fn push_query(&mut self, text: &[u8]) {
@@ -212,7 +213,7 @@ impl PromptList {
             Some(Item::TokenId | Item::TokenIds) => TOKEN_IDS_TAG,
         };
         let query = self.query.filter(|query| 0 < query.bytes());
-        let query = query.map(BlockHasher::finish);
+        let query = query.map(|query| query.finish());
         let prompt = |text: HashedText| {
             let mut bytes = text.bytes;
             let mut chain = Chain::new(origin);
