@@ -3,7 +3,7 @@
 use codecs::{Coding, DecodeError, Decoder};
 use picker_core::{HashSeed, Refusal, Request, RequestScanner, Shape};
 
-use crate::host::{self, Buffer, HeaderMap};
+use crate::host::{self, Buffer};
 
 /// What a stream holds while its body comes.
 pub(crate) struct Reading {
@@ -33,8 +33,9 @@ pub(crate) enum Unread {
 }
 
 impl Encoding {
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let Some((_, value)) = headers.iter().find(|it| it.0 == b"content-encoding") else {
+    /// What a `content-encoding` says.
+    pub(crate) fn of(header: Option<&[u8]>) -> Self {
+        let Some(value) = header else {
             return Self::Identity;
         };
         let Ok(value) = std::str::from_utf8(value) else {

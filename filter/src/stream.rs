@@ -56,23 +56,21 @@ impl HttpContext for Stream {
         #[cfg(feature = "test-build")]
         crate::test_hooks::on_request();
         let headers = HeaderMap::of(Headers::Request);
-        remove_owned_headers(&headers);
-        let course = {
+        let (course, encoding) = {
             let worker = self.worker.borrow();
-            let head = read_head(&worker, &headers, ends);
-            worker.config.course(&head)
+            let (head, encoding) = read_head(&worker, &headers, ends);
+            (worker.config.course(&head), encoding)
         };
         match course {
             Course::Pass => Action::Continue,
             Course::Decide(pool) => {
-                let is_unreadable = !ends && Encoding::of(&headers) == Encoding::Unknown;
+                let is_unreadable = !ends && encoding == Encoding::Unknown;
                 self.count_unreadable(pool, is_unreadable);
                 self.decide(pool, &Request::bodiless())
             }
             Course::Refuse(pool, refusal, shape) => self.refuse(pool, refusal, shape),
             Course::Read(pool, shape) => {
                 let limit = self.worker.borrow().config.pools[pool].limits;
-                let encoding = Encoding::of(&headers);
                 let reading = Reading::new(pool, shape, encoding, limit.request_body_bytes);
                 self.phase = Phase::Reading(Box::new(reading));
                 Action::Pause
@@ -120,14 +118,22 @@ impl HttpContext for Stream {
             let chosen = pool.pool.on_served_by(&Host, ticket, address, host::now());
             pool.stats.add(Stat::OverrideMissed, u64::from(!chosen));
         }
-        if let Some(verdict) = verdict() {
+        let headers = HeaderMap::of(Headers::Response);
+        let [mut status, mut media_type, mut encoding] = [None; 3];
+        for (name, value) in headers.iter() {
+            let known = match name {
+                b":status" => &mut status,
+                b"content-type" => &mut media_type,
+                b"content-encoding" => &mut encoding,
+                _ => continue,
+            };
+            known.get_or_insert(std::str::from_utf8(value).unwrap_or_default());
+        }
+        if let Some(verdict) = status.and_then(verdict) {
             pool.pool
                 .on_verdict(&Host, &sent.ticket, verdict, host::now());
         }
-        let kind = ResponseKind::of_headers(
-            host::text_header(Headers::Response, "content-type").as_deref(),
-            host::text_header(Headers::Response, "content-encoding").as_deref(),
-        );
+        let kind = ResponseKind::of_headers(media_type, encoding);
         sent.reader = ResponseReader::new(kind);
         // A document begins when all of it is computed. It ends at once, and its prefill with it.
         sent.answered = kind != ResponseKind::EventStream;
@@ -311,20 +317,9 @@ impl Stream {
     }
 }
 
-/// A header is removed only where it is there: every write makes Envoy match the route again.
-fn remove_owned_headers(headers: &HeaderMap) {
-    for (name, _) in headers.iter() {
-        let owned = OWNED_HEADERS.iter().find(|owned| owned.as_bytes() == name);
-        if let Some(owned) = owned {
-            let _ = host::remove_request_header(owned);
-        }
-    }
-}
-
 /// What the response says about the endpoint, whoever wrote it.
-fn verdict() -> Option<Verdict> {
-    let status = host::header(Headers::Response, ":status")?;
-    let verdict = Verdict::of_status(std::str::from_utf8(&status).ok()?.parse().ok()?)?;
+fn verdict(status: &str) -> Option<Verdict> {
+    let verdict = Verdict::of_status(status.parse().ok()?)?;
     if verdict == Verdict::Served {
         return Some(verdict);
     }
@@ -341,13 +336,19 @@ fn verdict() -> Option<Verdict> {
     }
 }
 
+/// Reads the headers and removes those that only the picker may set.
+///
 /// Of several headers of one name the first counts. What is not UTF-8 is replaced, so it equals no
 /// name of ours.
-fn read_head<'a>(worker: &Worker, headers: &'a HeaderMap, ends: bool) -> Head<'a> {
-    let pools = &worker.config.pools;
-    let by_cluster = pools.iter().any(|pool| !pool.matches.clusters.is_empty());
-    let by_route = pools.iter().any(|pool| !pool.matches.routes.is_empty());
-    let [mut method, mut path, mut host, mut upgrade, mut length] = [None; 5];
+fn read_head<'a>(worker: &Worker, headers: &'a HeaderMap, ends: bool) -> (Head<'a>, Encoding) {
+    let [
+        mut method,
+        mut path,
+        mut host,
+        mut upgrade,
+        mut length,
+        mut encoding,
+    ] = [None; 6];
     for (name, value) in headers.iter() {
         let known = match name {
             b":method" => &mut method,
@@ -355,31 +356,37 @@ fn read_head<'a>(worker: &Worker, headers: &'a HeaderMap, ends: bool) -> Head<'a
             b":authority" => &mut host,
             b"upgrade" => &mut upgrade,
             b"content-length" => &mut length,
-            _ => continue,
+            b"content-encoding" => &mut encoding,
+            _ => {
+                // Only where it is there: every write makes Envoy match the route again.
+                let owned = OWNED_HEADERS.iter().find(|owned| owned.as_bytes() == name);
+                if let Some(owned) = owned {
+                    let _ = host::remove_request_header(owned);
+                }
+                continue;
+            }
         };
         known.get_or_insert(value);
     }
+    let pools = &worker.config.pools;
+    let by_cluster = pools.iter().any(|pool| !pool.matches.clusters.is_empty());
+    let by_route = pools.iter().any(|pool| !pool.matches.routes.is_empty());
+    let property = |is_asked: bool, path| is_asked.then(|| host::text_property(path)).flatten();
     let text = |value: Option<&'a [u8]>| String::from_utf8_lossy(value.unwrap_or_default());
     let length = length.and_then(|length| std::str::from_utf8(length).ok());
-    Head {
+    let encoding = Encoding::of(encoding);
+    let head = Head {
         method: text(method),
         path: text(path),
         host: text(host),
-        cluster: if by_cluster {
-            host::text_property(&["xds", "cluster_name"])
-        } else {
-            None
-        },
-        route: if by_route {
-            host::text_property(&["xds", "route_name"])
-        } else {
-            None
-        },
+        cluster: property(by_cluster, &["xds", "cluster_name"]),
+        route: property(by_route, &["xds", "route_name"]),
         ends,
         upgrades: upgrade.is_some(),
-        encoded: Encoding::of(headers) == Encoding::Unknown,
+        encoded: encoding == Encoding::Unknown,
         content_length: length.and_then(|length| length.parse().ok()),
-    }
+    };
+    (head, encoding)
 }
 
 /// Room for a destination, and for what the access log shows of a request, in one allocation.

@@ -12,7 +12,7 @@
 
 mod cache;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use self::cache::{RunId, Twin};
@@ -27,8 +27,9 @@ use crate::{BlockHash, EndpointId};
 pub struct Twins {
     /// In the order of the endpoints' numbers.
     twins: Vec<(EndpointId, Twin)>,
-    /// Prompts in flight, by the number of the ring entry that placed them.
-    pins: BTreeMap<u64, Pin>,
+    /// Prompts in flight by the number of the ring entry that placed them, in that order: requests
+    /// come at the back and mostly leave near the front.
+    pins: VecDeque<(u64, Pin)>,
     /// Placements that named a parent their twin does not hold; nothing could be learnt from them.
     pub unlinked: u64,
 }
@@ -84,7 +85,7 @@ impl Twins {
     ) {
         self.twins.retain(|(endpoint, _)| is_listed(*endpoint));
         let dead = self.pins.iter().filter(|(_, pin)| !is_live(pin.owner));
-        for placed in dead.map(|(placed, _)| *placed).collect::<Vec<_>>() {
+        for placed in dead.map(|(placed, _)| *placed).collect::<Vec<u64>>() {
             self.done(
                 placed,
                 &Done {
@@ -156,7 +157,9 @@ impl Twins {
             ));
         }
         *self.twin_mut(endpoint) = twin;
-        self.pins.extend(pins);
+        for (placed, pin) in pins {
+            self.pin(placed, pin);
+        }
         Some(())
     }
 
@@ -231,16 +234,14 @@ impl Twins {
         let run = twin.place(sequence, placed);
         let unlinked = run.is_none() && placed.depth > 0;
         if run.is_some() || adapter.is_some() {
-            self.pins.insert(
-                sequence,
-                Pin {
-                    endpoint,
-                    owner,
-                    adapter,
-                    run,
-                    found,
-                },
-            );
+            let pin = Pin {
+                endpoint,
+                owner,
+                adapter,
+                run,
+                found,
+            };
+            self.pin(sequence, pin);
         }
         self.unlinked += u64::from(unlinked);
     }
@@ -248,7 +249,10 @@ impl Twins {
     /// `sequence` names the output's blocks: nobody can ask for them, and every replica names them
     /// alike.
     fn done(&mut self, sequence: u64, done: &Done) {
-        let Some(pin) = self.pins.remove(&done.placed) else {
+        let Ok(place) = self.pin_place(done.placed) else {
+            return;
+        };
+        let Some((_, pin)) = self.pins.remove(place) else {
             return;
         };
         let Ok(index) = self
@@ -270,6 +274,18 @@ impl Twins {
                 twin.adapters.end(adapter);
             }
         }
+    }
+
+    fn pin(&mut self, placed: u64, pin: Pin) {
+        match self.pin_place(placed) {
+            Ok(place) => self.pins[place].1 = pin,
+            Err(place) => self.pins.insert(place, (placed, pin)),
+        }
+    }
+
+    fn pin_place(&self, placed: u64) -> Result<usize, usize> {
+        self.pins
+            .binary_search_by_key(&placed, |(placed, _)| *placed)
     }
 
     fn twin(&self, endpoint: EndpointId) -> Option<&Twin> {
