@@ -214,24 +214,39 @@ pub fn key(pool: &str) -> String {
     format!("picker/{pool}/ledger")
 }
 
-/// The loads of `endpoints`, in the order of their numbers, each summed over the live rows of a
-/// ledger's bytes.
+/// The loads of `endpoints`, in the order of their numbers, each summed over `own` and the live rows
+/// of the others in a ledger's bytes.
+///
+/// What the bytes say of the owner of `own` may be older than `own` and does not count.
 pub(crate) fn totals(
     bytes: &[u8],
+    own: &Row,
     endpoints: impl ExactSizeIterator<Item = EndpointId> + Clone,
     now: Timestamp,
 ) -> Vec<Load> {
     let mut totals = vec![Load::default(); endpoints.len()];
-    for row in rows(bytes).filter(|row| row.is_live(now)) {
-        let mut loads = row.loads().peekable();
-        for (endpoint, total) in endpoints.clone().zip(&mut totals) {
-            while loads.next_if(|(id, _)| *id < endpoint).is_some() {}
-            if let Some((_, load)) = loads.next_if(|(id, _)| *id == endpoint) {
-                total.add(load);
-            }
+    let is_other = |row: &RowBytes<'_>| row.owner != own.owner && row.is_live(now);
+    for row in rows(bytes).filter(is_other) {
+        add_loads(&mut totals, endpoints.clone(), row.loads());
+    }
+    add_loads(&mut totals, endpoints, own.loads.iter().copied());
+    totals
+}
+
+/// Adds to the totals of `endpoints` those of `loads` that are theirs; all in the order of the
+/// endpoints' numbers.
+fn add_loads(
+    totals: &mut [Load],
+    endpoints: impl Iterator<Item = EndpointId>,
+    loads: impl Iterator<Item = (EndpointId, Load)>,
+) {
+    let mut loads = loads.peekable();
+    for (endpoint, total) in endpoints.zip(totals) {
+        while loads.next_if(|(id, _)| *id < endpoint).is_some() {}
+        if let Some((_, load)) = loads.next_if(|(id, _)| *id == endpoint) {
+            total.add(load);
         }
     }
-    totals
 }
 
 /// The owners of the live rows of a ledger's bytes.
@@ -461,30 +476,35 @@ mod tests {
                 let numbers = (1..12).filter(|_| draws.below(3) > 0);
                 numbers.map(EndpointId).collect()
             };
+            let some_row = |draws: &mut Draws, owner| {
+                let loads = some(draws).into_iter().map(|id| {
+                    let load = Load {
+                        requests: draws.below(9),
+                        ..Load::default()
+                    };
+                    (id, load)
+                });
+                let loads = loads.collect();
+                Row {
+                    owner,
+                    loads,
+                    ..Row::default()
+                }
+            };
             let mut ledger = Ledger::default();
             for owner in 0..4 {
-                let loads = some(&mut draws).into_iter().map(|id| {
-                    let requests = draws.below(9);
-                    (
-                        id,
-                        Load {
-                            requests,
-                            ..Load::default()
-                        },
-                    )
-                });
-                let mut row = Row {
-                    owner,
-                    loads: loads.collect(),
-                    ..Row::default()
-                };
+                let mut row = some_row(&mut draws, owner);
                 ledger.put(&mut row, Timestamp(u64::from(draws.below(2))));
             }
             let (endpoints, now) = (some(&mut draws), Timestamp(ROW_LIFETIME.0 + 1));
-            let each: Vec<Load> = endpoints.iter().map(|id| ledger.total(*id, now)).collect();
             let mut bytes = Vec::new();
             ledger.encode(&mut bytes);
-            let totals = totals(&bytes, endpoints.iter().copied(), now);
+            // What the owner of a row says of it later counts instead.
+            let owner = u64::from(draws.below(5));
+            let mut own = some_row(&mut draws, owner);
+            let totals = totals(&bytes, &own, endpoints.iter().copied(), now);
+            ledger.put(&mut own, now);
+            let each: Vec<Load> = endpoints.iter().map(|id| ledger.total(*id, now)).collect();
             assert_eq!(totals, each, "seed {seed}");
         }
     }

@@ -32,6 +32,7 @@ mod ledger;
 mod load_report;
 mod means;
 mod metrics;
+mod pace;
 pub mod page;
 mod pool;
 mod profile;

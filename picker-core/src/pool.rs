@@ -9,6 +9,7 @@ use crate::draw::Draws;
 use crate::eligibility::eligible;
 use crate::health::Verdict;
 use crate::means::Means;
+use crate::pace::Pace;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 use crate::replica::{Fit, Replica};
@@ -45,6 +46,7 @@ pub struct Pool {
     tally: Tally,
     means: Means,
     served: Served,
+    pace: Pace,
 }
 
 impl Pool {
@@ -60,6 +62,7 @@ impl Pool {
             tally: Tally::new(name, owner),
             means: Means::default(),
             served: Served::default(),
+            pace: Pace::default(),
             options,
         };
         pool.follow_view();
@@ -185,8 +188,8 @@ impl Pool {
 
     /// The request has ended, whatever ended it. Only the first call for a ticket counts.
     ///
-    /// The others learn of it with what is told next, at the next [`tick`](Self::tick) at the
-    /// latest.
+    /// The others learn of it at once or, when there is very much to tell, with the next pick or
+    /// [`tick`](Self::tick).
     pub fn on_done(
         &mut self,
         shared: &impl SharedData,
@@ -267,7 +270,7 @@ impl Pool {
     }
 
     fn catch_up(&mut self, shared: &impl SharedData, now: Timestamp) {
-        if self.viewed_at.is_none_or(|at| now.since(at) >= TELL_EVERY) {
+        if self.viewed_at.is_none_or(|at| now.since(at) >= VIEW_EVERY) {
             self.refresh(shared, now);
         }
         self.replica.follow(shared);
@@ -280,10 +283,10 @@ impl Pool {
         }
     }
 
-    /// Tells the others what this worker's requests have done, unless they were told lately: then
-    /// the next pick or tick does.
+    /// Tells the others what this worker's requests have done, unless that is too often: then the
+    /// next pick or tick does.
     fn tell_soon(&mut self, shared: &impl SharedData, now: Timestamp) {
-        if now.since(self.tally.told_at()) >= TELL_EVERY {
+        if self.pace.allows(now) {
             self.tell(shared, now);
         }
     }
@@ -486,10 +489,8 @@ const HEARTBEAT: Span = Span::from_millis(250);
 /// Decisions made for one request when other workers write between reading and writing.
 const DECISIONS_MAX: u32 = 3;
 
-/// How often others are told of requests that end and asked for new metrics, at most. A burst of
-/// short requests then costs two writes each instead of four; requests that come more slowly wait
-/// for nothing.
-const TELL_EVERY: Span = Span::from_millis(10);
+/// How often a pick looks for new metrics at most; they come every 100 ms or so.
+const VIEW_EVERY: Span = Span::from_millis(10);
 
 #[cfg(test)]
 #[path = "pool/tests.rs"]

@@ -74,13 +74,13 @@ impl Tally {
         shared.get(&self.key, &mut self.bytes)
     }
 
-    /// What was read last of `endpoints`, summed over the workers that live.
+    /// What this worker has at `endpoints`, and what was read last of the others that live.
     pub(crate) fn totals(
         &self,
         endpoints: impl ExactSizeIterator<Item = EndpointId> + Clone,
         now: Timestamp,
     ) -> Vec<Load> {
-        ledger::totals(&self.bytes, endpoints, now)
+        ledger::totals(&self.bytes, &self.row, endpoints, now)
     }
 
     /// The workers that lived when the ledger was read last.

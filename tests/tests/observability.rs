@@ -1,7 +1,7 @@
 //! What the picker did can be seen from outside.
 
 use anyhow::{Result, ensure};
-use picker_tests::{CHAT, DESTINATIONS, Draft, servers};
+use picker_tests::{CHAT, DESTINATIONS, Draft, eventually, servers};
 use serde_json::json;
 use xtask::http::fetch;
 
@@ -36,16 +36,16 @@ async fn the_access_log_and_the_stats_say_what_was_decided() -> Result<()> {
         );
         ensure!(line.contains(" picker_"), "no details of ours: {line}");
 
-        let stats = fetch(stack.proxy.admin(), "/stats/prometheus")
-            .await?
-            .text();
         let refusals = format!(r#"picker_refusals_total{{pool="llm",reason="{reason}"}} 1"#);
         for wanted in [r#"picker_picks_total{pool="llm"} 1"#, &refusals] {
-            ensure!(
-                stats.lines().any(|line| line == wanted),
-                "no {wanted} in:\n{}",
-                ours(&stats)
-            );
+            // Counters are told to Envoy at the next tick.
+            let mut stats = String::new();
+            let found = eventually(async || {
+                let page = fetch(stack.proxy.admin(), "/stats/prometheus").await;
+                stats = page.map(|page| page.text()).unwrap_or_default();
+                stats.lines().any(|line| line == wanted)
+            });
+            ensure!(found.await, "no {wanted} in:\n{}", ours(&stats));
         }
     }
     Ok(())

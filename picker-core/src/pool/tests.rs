@@ -61,9 +61,9 @@ fn total(pool: &mut Pool, shared: &LocalData, id: EndpointId, now: Timestamp) ->
     pool.tally.totals([id].into_iter(), now)[0]
 }
 
-/// A time so late after the one before that nothing waits to be told any more.
+/// A time so late after the one before that metrics are looked at again.
 fn at(step: u64) -> Timestamp {
-    Timestamp(step * TELL_EVERY.0)
+    Timestamp(step * VIEW_EVERY.0)
 }
 
 fn some_pick() -> Pick {
@@ -274,43 +274,47 @@ fn what_ends_is_given_back_exactly() {
     }
 }
 
+/// Uses up what a worker may tell at once.
+fn flood(pool: &mut Pool, now: Timestamp) {
+    while pool.pace.allows(now) {}
+}
+
 #[test]
-fn what_ends_in_a_burst_is_told_with_the_next_pick_or_tick() {
+fn what_ends_in_a_flood_is_told_with_the_next_pick_or_tick() {
     let shared = LocalData::default();
     let (mut pool, mut draws) = worker(1, 5);
     let (mut other, _) = worker(1, 6);
-    let id = EndpointId(1);
-    let mut seen = |now| {
+    let (id, now) = (EndpointId(1), at(1));
+    let mut seen = || {
         other.tick(&shared, now);
         let load = total(&mut other, &shared, id, now);
         (load.requests, other.twins().pinned(id))
     };
-    let mut picked = |pool: &mut Pool, seed, now| {
+    let mut picked = |pool: &mut Pool, seed| {
         let pick = pool.pick(&shared, &request(seed, 8), &mut draws, now);
         pick.unwrap().ticket
     };
-    let ends = |pool: &mut Pool, ticket: &mut Ticket, now| {
+    let ends = |pool: &mut Pool, ticket: &mut Ticket| {
         pool.on_done(&shared, ticket, Answered::default(), now);
     };
-    let soon = |step: u64| Timestamp(at(step).0 + TELL_EVERY.0 - 1);
-    let mut first = picked(&mut pool, 1, at(0));
-    ends(&mut pool, &mut first, soon(0));
-    assert_eq!(seen(soon(0)), (1, 8), "too soon after the pick");
+    let mut first = picked(&mut pool, 1);
+    assert_eq!(seen(), (1, 8));
+    ends(&mut pool, &mut first);
+    assert_eq!(seen(), (0, 0), "told at once");
+    let mut second = picked(&mut pool, 2);
+    flood(&mut pool, now);
+    ends(&mut pool, &mut second);
+    assert_eq!(seen(), (1, 8), "not told");
+    let own = total(&mut pool, &shared, id, now);
+    assert_eq!(own.requests, 0, "the worker itself knows at once");
     let before = shared.writes();
-    let mut second = picked(&mut pool, 2, soon(0));
+    let mut third = picked(&mut pool, 3);
     assert_eq!(shared.writes(), before + 2, "a row and one record");
-    assert_eq!(
-        seen(soon(0)),
-        (1, 8),
-        "the second has come and the first gone"
-    );
-    ends(&mut pool, &mut second, soon(0));
-    assert_eq!(seen(soon(0)), (1, 8), "too soon again");
-    pool.tick(&shared, soon(0));
-    assert_eq!(seen(soon(0)), (0, 0), "a tick tells");
-    let mut third = picked(&mut pool, 3, at(5));
-    ends(&mut pool, &mut third, at(6));
-    assert_eq!(seen(at(6)), (0, 0), "long enough after the pick");
+    assert_eq!(seen(), (1, 8), "the third has come and the second gone");
+    ends(&mut pool, &mut third);
+    assert_eq!(seen(), (1, 8), "not told again");
+    pool.tick(&shared, now);
+    assert_eq!(seen(), (0, 0), "a tick tells");
 }
 
 #[test]
@@ -323,6 +327,7 @@ fn more_ends_than_fit_into_a_record_are_told_in_several() {
         .map(|pick| pick.unwrap().ticket)
         .collect();
     assert_eq!(pool.twins().pinned(EndpointId(1)) as u64, count);
+    flood(&mut pool, at(0));
     for ticket in &mut tickets {
         pool.on_done(&shared, ticket, Answered::default(), at(0));
     }
