@@ -21,7 +21,7 @@ enum Command {
     /// Measure, in a release build
     #[command(subcommand)]
     Bench(BenchArguments),
-    /// Check a configuration
+    /// Check a configuration, of the picker or of an Envoy that runs it
     #[command(subcommand)]
     Config(ConfigArguments),
     /// Show a metrics page, a request or a response as the picker reads it

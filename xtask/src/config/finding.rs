@@ -22,6 +22,8 @@ pub struct Finding {
 /// How much a finding matters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
+    /// It is as it may be; good to know.
+    Note,
     /// It works until it does not.
     Warning,
     /// It is refused.
@@ -44,6 +46,7 @@ impl fmt::Display for Finding {
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Note => "note",
             Self::Warning => "warning",
             Self::Error => "error",
         })

@@ -40,7 +40,6 @@ impl Node {
     }
 
     /// The field of an object.
-    #[cfg(test)]
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         match &self.kind {
             Kind::Object(fields) => fields.iter().find(|(name, _)| name == key),
