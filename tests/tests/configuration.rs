@@ -1,16 +1,20 @@
-//! A bad configuration is refused with one line that says where, what and how to mend it.
+//! A bad configuration is refused with one line that says where, what and how to mend it, and what
+//! Envoy takes but should not is found in its own account of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use anyhow::{Context, Result, ensure};
-use picker_tests::{CHAT, Draft, Stack, chat_body, directory, envoy, eventually, servers};
+use anyhow::{Context, Result, bail, ensure};
+use picker_tests::{
+    CHAT, DESTINATIONS, Draft, Stack, chat_body, directory, envoy, eventually, servers,
+};
 use serde_json::{Value, json};
 use xtask::bootstrap::Bootstrap;
 use xtask::compose::Destination;
-use xtask::http::post;
+use xtask::config::{Finding, check};
+use xtask::http::{fetch, post};
 use xtask::proxy::validate;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,6 +192,46 @@ async fn start_without_picker(mut draft: Draft) -> Result<Stack> {
     let is_there = eventually(async || stack.chat("hello").await.is_ok());
     ensure!(is_there.await, "the listener did not come");
     Ok(stack)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_check_understands_what_envoy_tells_of_its_configuration() -> Result<()> {
+    let endpoint = "127.0.0.1:9".parse()?;
+    for destination in DESTINATIONS {
+        let draft = Draft::with_endpoints(destination, &[endpoint])?;
+        let stack = draft.start_cold().await?;
+        let findings = check_dump(&stack).await?;
+        ensure!(findings.is_empty(), "{destination:?}: {findings:#?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_check_finds_a_missing_setting_in_a_listener_that_came_later() -> Result<()> {
+    let mut draft = Draft::new(Destination::OriginalDst, servers(1)).await?;
+    draft.bootstrap.set_picker(&draft.document)?;
+    let manager = draft.bootstrap.manager_mut("traffic")?;
+    let removed = manager
+        .as_object_mut()
+        .and_then(|it| it.remove("stream_idle_timeout"));
+    ensure!(removed.is_some(), "the setting was not there");
+    let _pushed = Pushed::new(&mut draft.bootstrap)?;
+    let stack = start_without_picker(draft).await?;
+    let findings = check_dump(&stack).await?;
+    let [one] = findings.as_slice() else {
+        bail!("{findings:#?}")
+    };
+    let line = one.to_string();
+    for word in ["listener.filter_chains", "stream_idle_timeout", "300 s"] {
+        ensure!(line.contains(word), "no {word} in: {line}");
+    }
+    Ok(())
+}
+
+/// What `cargo xtask config check --envoy` says of a running Envoy.
+async fn check_dump(stack: &Stack) -> Result<Vec<Finding>> {
+    let dump = fetch(stack.proxy.admin(), "/config_dump").await?.text();
+    check(&[("dump.json".to_owned(), dump)])
 }
 
 /// Requests without a pause.

@@ -6,6 +6,7 @@ pub mod bench;
 pub mod bootstrap;
 pub mod check;
 pub mod compose;
+pub mod config;
 pub mod draw;
 pub mod envoy;
 pub mod http;

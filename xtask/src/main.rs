@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xtask::bench::{self, BenchArguments};
+use xtask::config::{self, ConfigArguments};
 use xtask::read::{self, ReadArguments};
 use xtask::run::{self, RunArguments};
 use xtask::test::{self, TestArguments};
@@ -20,6 +21,9 @@ enum Command {
     /// Measure, in a release build
     #[command(subcommand)]
     Bench(BenchArguments),
+    /// Check a configuration, of the picker or of an Envoy that runs it
+    #[command(subcommand)]
+    Config(ConfigArguments),
     /// Show a metrics page, a request or a response as the picker reads it
     #[command(subcommand)]
     Read(ReadArguments),
@@ -32,6 +36,8 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(arguments) => bench::bench(&arguments),
+        // Its findings have an exit code of their own.
+        Command::Config(arguments) => return config::config(&arguments),
         Command::Read(arguments) => read::read(&arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Test(arguments) => test::test(arguments),
