@@ -5,6 +5,7 @@
 mod bodies;
 mod cpu;
 mod decision;
+mod memory;
 mod overhead;
 mod prefixes;
 mod report;
@@ -28,6 +29,7 @@ use serde::Serialize;
 
 use crate::workspace;
 use decision::DecisionArguments;
+use memory::MemoryArguments;
 use overhead::OverheadArguments;
 use routing::RoutingArguments;
 use scale::ScaleArguments;
@@ -39,6 +41,8 @@ use soak::SoakArguments;
 pub enum BenchArguments {
     /// Measure how long choosing an endpoint takes, without Envoy
     Decision(DecisionArguments),
+    /// Measure what full twins of the endpoints' caches take
+    Memory(MemoryArguments),
     /// Measure what the picker adds to Envoy's CPU time and latency
     Overhead(OverheadArguments),
     /// Compare this picker with other routers: simulated, through Envoy or on real engines
@@ -65,6 +69,7 @@ pub fn bench(arguments: &BenchArguments) -> Result<()> {
     }
     match arguments {
         BenchArguments::Decision(arguments) => decision::decision(arguments),
+        BenchArguments::Memory(arguments) => memory::memory(*arguments),
         BenchArguments::Overhead(arguments) => overhead::overhead(arguments),
         BenchArguments::Routing(arguments) => routing::routing(arguments),
         BenchArguments::Scale(arguments) => scale::scale(arguments),

@@ -3,6 +3,8 @@
 //! Memory is sampled all the time; the last quarter of the samples is compared with the second. The
 //! first is left out: there caches fill, and heaps grow to the largest body.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -49,10 +51,17 @@ pub(super) fn soak(arguments: SoakArguments) -> Result<()> {
 
 /// Sends the requests; gives the resident bytes at even intervals.
 async fn load(subject: &Subject, requests: u64) -> Result<Vec<u64>> {
-    let generate = move |number: u64| mixed(number).into();
+    let sent = Arc::new(AtomicU64::new(0));
+    let generate = {
+        let sent = Arc::clone(&sent);
+        move |number: u64| {
+            sent.fetch_add(1, Ordering::Relaxed);
+            mixed(number).into()
+        }
+    };
     let mut options = LoadOptions::new(
         subject.addresses.traffic,
-        Bodies::Generate(std::sync::Arc::new(generate)),
+        Bodies::Generate(Arc::new(generate)),
     );
     options.connections = 8;
     options.requests_max = Some(requests);
@@ -61,7 +70,15 @@ async fn load(subject: &Subject, requests: u64) -> Result<Vec<u64>> {
     let report = loop {
         tokio::select! {
             report = &mut run => break report??,
-            () = sleep(SAMPLE_EVERY) => samples.push(subject.rss_bytes()?),
+            () = sleep(SAMPLE_EVERY) => {
+                let resident = subject.rss_bytes()?;
+                samples.push(resident);
+                if samples.len() % SAMPLES_SHOWN == 0 {
+                    let sent = sent.load(Ordering::Relaxed);
+                    let megabytes = resident as f64 / 1e6;
+                    println!("{sent} of {requests} requests, {megabytes:.1} MB");
+                }
+            }
         }
     };
     println!("{report}");
@@ -99,3 +116,6 @@ fn show(samples: &[u64]) {
 const ENDPOINTS: usize = 16;
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(200);
+
+/// One of so many samples is shown while it runs.
+const SAMPLES_SHOWN: usize = 150;

@@ -18,6 +18,7 @@ pub(super) struct Upstream {
     addresses: Vec<SocketAddr>,
     awake: Arc<AtomicUsize>,
     page_bytes: Arc<AtomicUsize>,
+    blocks: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
 
@@ -26,6 +27,7 @@ impl Upstream {
     pub(super) async fn start(count: usize, first_port: Option<u16>) -> Result<Self> {
         let awake = Arc::new(AtomicUsize::new(ALL));
         let page_bytes = Arc::new(AtomicUsize::new(0));
+        let blocks = Arc::new(AtomicUsize::new(BLOCKS));
         let (mut addresses, mut tasks) = (Vec::new(), JoinSet::new());
         for number in 0..count {
             let address = match first_port {
@@ -36,12 +38,14 @@ impl Upstream {
             let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
             addresses.push(address);
             let (awake, page_bytes) = (Arc::clone(&awake), Arc::clone(&page_bytes));
+            let blocks = Arc::clone(&blocks);
             tasks.spawn(async move {
                 while let Ok((stream, _)) = listener.accept().await {
                     let endpoint = Endpoint {
                         number,
                         awake: Arc::clone(&awake),
                         page_bytes: Arc::clone(&page_bytes),
+                        blocks: Arc::clone(&blocks),
                     };
                     tokio::spawn(endpoint.serve(stream));
                 }
@@ -51,6 +55,7 @@ impl Upstream {
             addresses,
             awake,
             page_bytes,
+            blocks,
             _tasks: tasks,
         })
     }
@@ -65,6 +70,11 @@ impl Upstream {
         self.page_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Lets every endpoint say that its cache has room for so many tokens.
+    pub(super) fn tell_tokens(&self, tokens: usize) {
+        self.blocks.store(tokens / BLOCK_TOKENS, Ordering::Relaxed);
+    }
+
     /// Lets all but the endpoint `number` say that they sleep; `None` wakes all.
     pub(super) fn wake_only(&self, number: Option<usize>) {
         self.awake.store(number.unwrap_or(ALL), Ordering::Relaxed);
@@ -75,6 +85,7 @@ struct Endpoint {
     number: usize,
     awake: Arc<AtomicUsize>,
     page_bytes: Arc<AtomicUsize>,
+    blocks: Arc<AtomicUsize>,
 }
 
 impl Endpoint {
@@ -94,7 +105,8 @@ impl Endpoint {
     async fn answer(&self, stream: &mut TcpStream, head: &str) -> std::io::Result<()> {
         if head.starts_with("get /metrics") {
             let awake = self.awake.load(Ordering::Relaxed);
-            let mut page = page(awake == ALL || awake == self.number);
+            let blocks = self.blocks.load(Ordering::Relaxed);
+            let mut page = page(awake == ALL || awake == self.number, blocks);
             for number in 0.. {
                 if page.len() >= self.page_bytes.load(Ordering::Relaxed) {
                     break;
@@ -176,7 +188,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// A metrics page of vLLM, with what the picker reads.
-fn page(awake: bool) -> String {
+fn page(awake: bool, blocks: usize) -> String {
     let (awake, asleep) = if awake { (1, 0) } else { (0, 1) };
     format!(
         "process_start_time_seconds 1.7e9\n\
@@ -186,8 +198,8 @@ fn page(awake: bool) -> String {
          vllm:engine_sleep_state{{engine=\"0\",sleep_state=\"awake\"}} {awake}.0\n\
          vllm:engine_sleep_state{{engine=\"0\",sleep_state=\"weights_offloaded\"}} {asleep}.0\n\
          vllm:engine_sleep_state{{engine=\"0\",sleep_state=\"discard_all\"}} 0.0\n\
-         vllm:cache_config_info{{block_size=\"16\",enable_prefix_caching=\"True\",engine=\"0\",\
-         num_gpu_blocks=\"200000\"}} 1.0\n"
+         vllm:cache_config_info{{block_size=\"{BLOCK_TOKENS}\",enable_prefix_caching=\"True\",engine=\"0\",\
+         num_gpu_blocks=\"{blocks}\"}} 1.0\n"
     )
 }
 
@@ -204,6 +216,12 @@ pub(super) const CHUNKS: &str = "x-bench-chunks";
 
 /// The value of `awake` while no endpoint sleeps.
 const ALL: usize = usize::MAX;
+
+/// Tokens in a block of the KV cache.
+const BLOCK_TOKENS: usize = 16;
+
+/// Blocks of an endpoint, unless told otherwise: 3.2 million tokens, so that prompts stay.
+const BLOCKS: usize = 200_000;
 
 /// Between two chunks of a stream.
 const PACE: Duration = Duration::from_millis(1);
