@@ -2,8 +2,8 @@
 //!
 //! One pass over chunks that may be cut anywhere, without a tree: [`events`] finds the data of
 //! server-sent events, [`document`] follows one JSON object with the tables of [`fields`],
-//! [`facts`] keeps what was found. Memory is a constant for each response, and nothing is
-//! allocated once the model is known.
+//! [`facts`] keeps what was found, and [`template`] passes over events that say nothing new. Memory
+//! is a constant for each response.
 //!
 //! Only members at their place in the document count: a `"usage"` in generated text, in the
 //! arguments of a tool call or in a nested object of another API is none. What cannot be read is
@@ -21,6 +21,7 @@ mod document;
 mod events;
 mod facts;
 mod fields;
+mod template;
 
 use alloc::string::String;
 

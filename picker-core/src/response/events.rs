@@ -7,6 +7,7 @@ use memchr::memchr2;
 
 use super::document::Document;
 use super::facts::Facts;
+use super::template::Template;
 use crate::json::short::Short;
 
 /// Where a stream of events stands between its chunks.
@@ -17,6 +18,7 @@ pub(super) struct Events {
     after_return: bool,
     data: Data,
     mark: Short<MARK_BYTES_MAX>,
+    template: Template,
 }
 
 /// What the line is, as far as it is known.
@@ -45,7 +47,32 @@ enum Data {
 }
 
 impl Events {
-    pub(super) fn push(&mut self, mut chunk: &[u8], document: &mut Document, facts: &mut Facts) {
+    pub(super) fn push(&mut self, chunk: &[u8], document: &mut Document, facts: &mut Facts) {
+        let begins = self.is_between();
+        if begins && let Some(chunks) = self.template.chunks_of(chunk) {
+            facts.events = facts.events.saturating_add(1);
+            facts.chunks = facts.chunks.saturating_add(chunks);
+            return;
+        }
+        let (events, chunks) = (facts.events, facts.chunks);
+        self.read(chunk, document, facts);
+        if begins && self.is_between() && facts.events == events + 1 {
+            self.template.learn(chunk, facts.chunks - chunks);
+        }
+    }
+
+    /// Whether `chunk` would not be read, for it says nothing new.
+    #[cfg(test)]
+    pub(super) fn passes_over(&self, chunk: &[u8]) -> bool {
+        self.is_between() && self.template.chunks_of(chunk).is_some()
+    }
+
+    /// Whether an event has ended and nothing of the next has come.
+    fn is_between(&self) -> bool {
+        self.line == Line::Name(0) && self.data == Data::None && !self.after_return
+    }
+
+    fn read(&mut self, mut chunk: &[u8], document: &mut Document, facts: &mut Facts) {
         while let Some(&byte) = chunk.first() {
             if self.after_return && byte == b'\n' {
                 chunk = chunk.get(1..).unwrap_or_default();

@@ -267,3 +267,96 @@ fn only_plain_bodies_of_two_types_are_read() {
         }
     );
 }
+
+/// Events of the APIs, with `@` where their text is, and others between them.
+const EVENTS: [&str; 12] = [
+    "data: {\"id\":\"a\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"@\"},\"finish_reason\":null}]}\n\n",
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"@\"},\"finish_reason\":\"stop\"}]}\n\n",
+    "data: {\"choices\":[{\"text\": \"@\"}],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3}}\r\n\r\n",
+    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"@\"}}\n\n",
+    "data: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"@\"}}\n\n",
+    "data: {\"text\":\"@\",\"meta_info\":{\"prompt_tokens\":7,\"completion_tokens\":2}}\n\n",
+    "data: {\"type\":\"@\",\"delta\":{\"text\":\"x\"}}\n\n",
+    "data: {\"choices\":[{\"finish_reason\":\"@\",\"text\":\"x\"}]}\n\n",
+    "data: {\"content\":\"@\",\"error\":{\"type\":\"x\",\"code\":500}}\n\n",
+    ": @\n\n",
+    "data: {\"text\":\"@\"\n\n",
+    "data: [DONE]\n\n",
+];
+
+const TEXTS: [&[u8]; 10] = [
+    b" tide",
+    b"",
+    b"\\\"",
+    b"\\u00e4\\n",
+    "\u{e4}\u{1f600}".as_bytes(),
+    b"\xff\xfe",
+    b"\",\"usage\":{\"prompt_tokens\":1},\"x\":\"",
+    b"\n",
+    b"stop",
+    b"message_stop",
+];
+
+#[test]
+fn an_event_that_is_passed_over_changes_what_reading_it_would() {
+    for seed in 0..3000 {
+        let mut draws = crate::Draws::new(seed);
+        let (mut whole, mut bytewise) = (
+            ResponseReader::new(ResponseKind::EventStream),
+            ResponseReader::new(ResponseKind::EventStream),
+        );
+        let mut form = EVENTS[0];
+        for _ in 0..12 {
+            if draws.below(3) == 0 {
+                form = EVENTS[draws.below(EVENTS.len() as u32) as usize];
+            }
+            let text = TEXTS[draws.below(TEXTS.len() as u32) as usize];
+            let mut event = alloc::vec::Vec::new();
+            for byte in form.bytes() {
+                match byte {
+                    b'@' => event.extend_from_slice(text),
+                    byte => event.push(byte),
+                }
+            }
+            // Now and then what comes at once is no whole event.
+            let cut = match draws.below(4) {
+                0 => draws.below(event.len() as u32) as usize,
+                _ => event.len(),
+            };
+            whole.push(&event[..cut]);
+            whole.push(&event[cut..]);
+            event.chunks(1).for_each(|byte| bytewise.push(byte));
+            assert_eq!(whole.chunks(), bytewise.chunks(), "seed {seed}");
+        }
+        assert_eq!(whole.finish(), bytewise.finish(), "seed {seed}");
+    }
+}
+
+#[test]
+fn events_of_one_form_are_passed_over_once_it_is_known() {
+    let mut reader = ResponseReader::new(ResponseKind::EventStream);
+    let event = |text: &str| EVENTS[0].replace('@', text);
+    let passes = |reader: &ResponseReader, text: &str| {
+        let event = event(text);
+        reader.events.passes_over(event.as_bytes())
+    };
+    reader.push(event("a").as_bytes());
+    assert!(!passes(&reader, "b"), "the first begins the stream");
+    reader.push(event("b").as_bytes());
+    for text in ["", " c", &"long ".repeat(500)] {
+        assert!(passes(&reader, text), "{text}");
+    }
+    for text in ["\"", "\\n", "\u{1}"] {
+        assert!(!passes(&reader, text), "{text}");
+    }
+    reader.push(b"data: {");
+    assert!(!passes(&reader, "c"), "inside of another event");
+    let long = event(&"x".repeat(2000));
+    let mut reader = ResponseReader::new(ResponseKind::EventStream);
+    reader.push(b"\n");
+    reader.push(long.as_bytes());
+    assert!(
+        !reader.events.passes_over(long.as_bytes()),
+        "too long to keep"
+    );
+}

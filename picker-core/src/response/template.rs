@@ -1,0 +1,70 @@
+//! Events that are like the one before in all but their text.
+//!
+//! Nearly all events of a stream differ in one string, the text that was generated, which nobody
+//! reads here. An event of the form of the last one is known without reading it: what else it
+//! says was said before, and saying it again changes nothing but the counts of events.
+
+use alloc::vec::Vec;
+
+use memchr::memmem::rfind;
+
+/// What comes before and after the text of an event.
+#[derive(Default)]
+pub(super) struct Template {
+    before: Vec<u8>,
+    after: Vec<u8>,
+    /// How many chunks of output such an event counts for.
+    chunks: u64,
+}
+
+impl Template {
+    /// How many chunks of output `chunk` counts for, when it is one event of this form.
+    pub(super) fn chunks_of(&self, chunk: &[u8]) -> Option<u64> {
+        if self.before.is_empty() {
+            return None;
+        }
+        let text = chunk.strip_prefix(self.before.as_slice());
+        let text = text?.strip_suffix(self.after.as_slice())?;
+        text.iter().all(is_plain).then_some(self.chunks)
+    }
+
+    /// Takes the form of `chunk`, one event that counted for so many chunks of output, if it has a
+    /// text without escapes.
+    pub(super) fn learn(&mut self, chunk: &[u8], chunks: u64) {
+        self.before.clear();
+        self.after.clear();
+        self.chunks = chunks;
+        let text = |key: &[u8]| {
+            let begin = rfind(chunk, key)? + key.len();
+            let rest = chunk.get(begin..)?;
+            let length = rest.iter().position(|byte| !is_plain(byte))?;
+            (rest.get(length) == Some(&b'"')).then_some((begin, begin + length))
+        };
+        let last = TEXT_KEYS.iter().filter_map(|key| text(key)).max();
+        if let Some((begin, end)) = last.filter(|_| chunk.len() <= EVENT_BYTES_MAX) {
+            self.before.extend(chunk.iter().take(begin));
+            self.after.extend(chunk.iter().skip(end));
+        }
+    }
+}
+
+/// Whether a byte inside a string neither ends it nor stands for another.
+fn is_plain(byte: &u8) -> bool {
+    *byte >= b' ' && *byte != b'"' && *byte != b'\\'
+}
+
+/// Where a text begins. No member of these names is read anywhere in a response.
+const TEXT_KEYS: [&[u8]; 8] = [
+    br#""arguments":""#,
+    br#""content":""#,
+    br#""content": ""#,
+    br#""partial_json":""#,
+    br#""reasoning_content":""#,
+    br#""text":""#,
+    br#""text": ""#,
+    br#""thinking":""#,
+];
+
+/// Events longer than this have no form: what is kept for a stream is to be small, and what is
+/// compared cheap.
+const EVENT_BYTES_MAX: usize = 1024;
