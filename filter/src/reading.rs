@@ -1,7 +1,7 @@
 //! A request's body while it is read.
 
 use codecs::{Coding, DecodeError, Decoder};
-use picker_core::{HashSeed, Refusal, Request, RequestScanner, Shape};
+use picker_core::{HashSeed, Refusal, Request, RequestFault, RequestScanner, Shape};
 
 use crate::host::{self, Buffer};
 
@@ -28,8 +28,8 @@ pub(crate) enum Encoding {
 pub(crate) enum Unread {
     /// It is answered by us.
     Refused(Refusal),
-    /// Its content coding is damaged or needs too much memory: load alone decides.
-    Undecodable,
+    /// It cannot be decoded.
+    Undecodable(RequestFault),
 }
 
 impl Encoding {
@@ -97,7 +97,8 @@ impl Reading {
     fn unread(&self, error: DecodeError) -> Unread {
         match error {
             DecodeError::TooLarge => self.too_large(),
-            DecodeError::Corrupt | DecodeError::WindowTooLarge => Unread::Undecodable,
+            DecodeError::Corrupt => Unread::Undecodable(RequestFault::Undecodable),
+            DecodeError::WindowTooLarge => Unread::Undecodable(RequestFault::WindowTooLarge),
         }
     }
 

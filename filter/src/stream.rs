@@ -183,10 +183,7 @@ impl Stream {
             return Action::Continue;
         };
         match reading.finish(seed) {
-            Ok(request) => {
-                self.count_unreadable(pool, !request.faults.is_empty());
-                self.decide(pool, &request)
-            }
+            Ok(request) => self.decide_with(pool, &request),
             Err(unread) => self.go_unread(pool, shape, &unread),
         }
     }
@@ -195,11 +192,20 @@ impl Stream {
     fn go_unread(&mut self, pool: usize, shape: Shape, unread: &Unread) -> Action {
         match unread {
             Unread::Refused(refusal) => self.refuse(pool, *refusal, Some(shape)),
-            Unread::Undecodable => {
+            Unread::Undecodable(fault) => {
                 self.phase = Phase::Passing;
-                self.count_unreadable(pool, true);
-                self.decide(pool, &Request::bodiless())
+                self.decide_with(pool, &Request::unread(shape, *fault))
             }
+        }
+    }
+
+    /// Decides with what was read of the body, unless that is to be refused.
+    fn decide_with(&mut self, pool: usize, request: &Request) -> Action {
+        self.count_unreadable(pool, !request.faults.is_empty());
+        let refusal = self.worker.borrow().config.refusal(request);
+        match refusal {
+            Some(refusal) => self.refuse(pool, refusal, request.shape),
+            None => self.decide(pool, request),
         }
     }
 
@@ -286,8 +292,8 @@ impl Stream {
         self.phase = Phase::Passing;
         let worker = &mut *self.worker.borrow_mut();
         let pool = &mut worker.pools[index];
-        pool.stats.add(Stat::Refusals(refusal), 1);
         let reason = refusal.reason();
+        pool.stats.add(Stat::Refusals(reason), 1);
         let _ = host::set_filter_state(
             "picker",
             &format!("pool={} refused={reason}", pool.pool.name()),

@@ -51,6 +51,8 @@ pub struct Config {
     pub destination: Destination,
     /// Where the APIs are mounted.
     pub paths: Paths,
+    /// Whether a request whose body cannot be read is refused instead of routed by load.
+    pub strict: bool,
     /// What was read differently from what is written.
     pub warnings: Vec<ConfigWarning>,
 }
@@ -240,7 +242,7 @@ fn tree(bytes: &[u8]) -> Result<Value, Cause> {
 fn role(root: &mut Object<'_>) -> Role {
     if let Some(serve) = root.key("serve") {
         serve.choice("role", &[("page", ())]);
-        for key in ["pools", "destination", "paths"] {
+        for key in ["pools", "destination", "paths", "strict"] {
             if let Some(other) = root.key(key) {
                 other.fail(Cause::BesidePage);
             }
@@ -256,6 +258,10 @@ fn role(root: &mut Object<'_>) -> Role {
                 .texts_if_given("admin", ADMIN_PATHS_MAX, Wanted::Path, is_path)
                 .unwrap_or_else(|| admin::PATHS.map(String::from).to_vec()),
         }),
+        strict: root
+            .key("strict")
+            .and_then(|it| it.boolean())
+            .unwrap_or_default(),
         warnings: Vec::new(),
     }))
 }

@@ -1,4 +1,5 @@
-//! What is decided when a request's headers have come: whose it is, and whether its body is needed.
+//! What is decided of a request before an endpoint is chosen: whose it is, whether its body is
+//! needed, and whether it is answered by us.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -6,6 +7,7 @@ use alloc::vec::Vec;
 
 use crate::config::{Config, Match, Paths};
 use crate::refusal::Refusal;
+use crate::request::Request;
 use crate::shape::Shape;
 
 /// What the decision needs of a request's headers and of the host.
@@ -66,6 +68,17 @@ impl Config {
             return Course::Refuse(pool, Refusal::BodyTooLarge { limit }, Some(shape));
         }
         Course::Read(pool, shape)
+    }
+
+    /// Why a request that was read is answered by us all the same: its body cannot be read, and the
+    /// configuration is `strict`.
+    ///
+    /// A body that is JSON is for the server to judge, whatever stands in it. So is one with a
+    /// coding that is not decoded here, or that needs more memory than there is for it.
+    pub fn refusal(&self, request: &Request) -> Option<Refusal> {
+        let mut faults = request.faults.iter().filter(|_| self.strict);
+        let fault = faults.find(|fault| fault.is_of_bytes())?;
+        Some(Refusal::Unreadable(*fault))
     }
 }
 
@@ -146,7 +159,10 @@ pub const OWNED_HEADERS: [&str; 10] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::HashSeed;
     use crate::config::{Role, parse};
+    use crate::request::RequestFault;
+    use crate::scan::RequestScanner;
     use alloc::boxed::Box;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -280,6 +296,61 @@ mod tests {
         let config = document(r#""admin":["/x"]"#);
         assert_eq!(config.course(&head("a", "/sleep")), Course::Decide(0));
         assert_eq!(config.course(&head("a", "/x")), refused);
+    }
+
+    #[test]
+    fn a_strict_configuration_refuses_bodies_that_are_not_json_and_no_others() {
+        let document = |strict| {
+            config(&alloc::format!(
+                r#"{{"pools":[{{"name":"a","endpoints":[{{"address":"1.1.1.1:1"}}]}}],
+                "strict":{strict}}}"#
+            ))
+        };
+        let (strict, lenient) = (document(true), document(false));
+        let refusal = |shape, body: &str| {
+            let mut scanner = RequestScanner::new(shape);
+            // Where the body is cut changes no offset.
+            for byte in body.as_bytes().chunks(1) {
+                scanner.push(byte);
+            }
+            let request = scanner.finish(HashSeed::new(""));
+            assert_eq!(lenient.refusal(&request), None, "{body}");
+            strict.refusal(&request).map(|it| it.body(Some(shape)))
+        };
+        let deep = alloc::format!(r#"{{"a":{}"#, "[".repeat(128));
+        for (body, clause) in [
+            (r#"{"SECRET":tru,"#, "is not JSON at byte 13"),
+            (r#"{"SECRET": 1"#, "breaks off at byte 12"),
+            ("", "breaks off at byte 0"),
+            (" [\"SECRET\"]", "is not a JSON object at byte 1"),
+            ("{} SECRET", "something follows the JSON object at byte 3"),
+            ("\u{FEFF}{}", "has a byte order mark at byte 0"),
+            (&deep, "is nested too deep at byte 132"),
+        ] {
+            for shape in [Shape::ChatCompletions, Shape::Messages, Shape::Rerank] {
+                let answer = refusal(shape, body).unwrap();
+                assert!(answer.contains(clause), "{body}: {answer}");
+                assert!(!answer.contains("SECRET"), "{answer}");
+            }
+        }
+        let form = refusal(Shape::Transcriptions, "SECRET\r\n").unwrap();
+        assert!(form.contains("is not a form at byte 8"), "{form}");
+        for body in [
+            "{}",
+            r#"{"unknown":{"a":[1e999,null]},"model":5,"messages":"text","stream":"yes"}"#,
+            r#"{"messages":[{"role":"user","content":"a","vendor":[{}]}],"prompt":[1,"a"]}"#,
+            r#"{"model":"a","model":"b"}"#,
+        ] {
+            for shape in [Shape::ChatCompletions, Shape::Completions, Shape::Messages] {
+                assert_eq!(refusal(shape, body), None, "{body}");
+            }
+        }
+        let unread = |fault| strict.refusal(&Request::unread(Shape::Score, fault));
+        let undecodable = RequestFault::Undecodable;
+        let refused = Some(Refusal::Unreadable(undecodable));
+        assert_eq!(unread(undecodable), refused);
+        assert_eq!(unread(RequestFault::WindowTooLarge), None);
+        assert_eq!(strict.refusal(&Request::bodiless()), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
+use crate::request::RequestFault;
 use crate::shape::Shape;
 
 /// Why a request goes to no endpoint.
@@ -18,6 +19,8 @@ pub enum Refusal {
     },
     /// No endpoint of the pool can be used, and its `failureMode` is `FailClose`.
     NoEndpoint,
+    /// The body cannot be read, and the configuration is `strict`.
+    Unreadable(RequestFault),
 }
 
 impl Refusal {
@@ -27,6 +30,7 @@ impl Refusal {
             Self::AdminPath => 403,
             Self::BodyTooLarge { .. } => 413,
             Self::NoEndpoint => 503,
+            Self::Unreadable(_) => 400,
         }
     }
 
@@ -36,6 +40,7 @@ impl Refusal {
             Self::AdminPath => "admin-path",
             Self::BodyTooLarge { .. } => "rejected-body-too-large",
             Self::NoEndpoint => "rejected-no-endpoints",
+            Self::Unreadable(_) => "rejected-unreadable-body",
         }
     }
 
@@ -48,6 +53,7 @@ impl Refusal {
                     Self::AdminPath => "permission_error",
                     Self::BodyTooLarge { .. } => "request_too_large",
                     Self::NoEndpoint => "overloaded_error",
+                    Self::Unreadable(_) => "invalid_request_error",
                 };
                 format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"{self}"}}}}"#)
             }
@@ -69,7 +75,7 @@ impl Refusal {
     fn kind(self) -> &'static str {
         match self {
             Self::AdminPath => "permission_denied_error",
-            Self::BodyTooLarge { .. } => "invalid_request_error",
+            Self::BodyTooLarge { .. } | Self::Unreadable(_) => "invalid_request_error",
             Self::NoEndpoint => "service_unavailable_error",
         }
     }
@@ -86,6 +92,11 @@ impl fmt::Display for Refusal {
                 )
             }
             Self::NoEndpoint => f.write_str("no endpoint of the pool can take this request"),
+            Self::Unreadable(RequestFault::Undecodable) => {
+                write!(f, "{} (strict)", RequestFault::Undecodable)
+            }
+            // A client that compresses cannot find the byte in what it sent.
+            Self::Unreadable(fault) => write!(f, "{fault}, once decoded (strict)"),
         }
     }
 }
@@ -102,6 +113,7 @@ mod tests {
             (Refusal::AdminPath, 403),
             (Refusal::BodyTooLarge { limit: 5 }, 413),
             (Refusal::NoEndpoint, 503),
+            (Refusal::Unreadable(RequestFault::ByteOrderMark), 400),
         ] {
             let body = |shape| -> serde_json::Value {
                 serde_json::from_str(&refusal.body(shape)).unwrap()

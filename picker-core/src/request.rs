@@ -75,9 +75,9 @@ pub enum MediaKind {
 
 /// Something in a body that could not be used.
 ///
-/// Offsets count bytes from the start of the body. After the first six, up to `Truncated`, no
-/// prompt is offered, for the server will refuse the body; nor after the next four, for its
-/// hashes could be taken for those of another model, salt or prompt.
+/// Offsets count bytes from the start of the body, as it is once decoded. After those up to
+/// `WindowTooLarge` the body was not read to its end and no prompt is offered; nor after the next
+/// four, for its hashes could be taken for those of another model, salt or prompt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestFault {
     /// The body begins with a UTF-8 byte order mark.
@@ -88,7 +88,15 @@ pub enum RequestFault {
         offset: u64,
     },
     /// The body is not a JSON object.
-    NotAnObject,
+    NotAnObject {
+        /// The first byte that begins none.
+        offset: u64,
+    },
+    /// The body is not a form from this byte on.
+    NotAForm {
+        /// The byte after the line that cannot be.
+        offset: u64,
+    },
     /// Objects and lists are nested deeper than `NESTING_MAX`.
     TooDeep {
         /// The bracket that is one too many.
@@ -99,8 +107,15 @@ pub enum RequestFault {
         /// The first byte that follows.
         offset: u64,
     },
-    /// The body ends before its JSON does.
-    Truncated,
+    /// The body ends before its JSON, or its form, does.
+    Truncated {
+        /// The length of the body.
+        offset: u64,
+    },
+    /// The body is not of its content coding, or ends before that does.
+    Undecodable,
+    /// The body needs a larger window than is set apart for decoding.
+    WindowTooLarge,
     /// The cache salt is longer than `CACHE_SALT_BYTES_MAX` or not UTF-8.
     CacheSaltUnusable,
     /// The model's name is longer than `MODEL_BYTES_MAX` or not UTF-8.
@@ -123,24 +138,45 @@ impl Request {
     pub fn bodiless() -> Self {
         Self::default()
     }
+
+    /// A request of an API whose body could not be read.
+    pub fn unread(shape: Shape, fault: RequestFault) -> Self {
+        Self {
+            shape: Some(shape),
+            faults: [fault].into(),
+            ..Self::default()
+        }
+    }
 }
 
 impl RequestFault {
-    /// Whether no prompt is offered because of this fault.
-    pub(crate) fn hides_prompts(&self) -> bool {
+    /// Whether the bytes of the body are at fault: they are not JSON, or a form, that can be read.
+    ///
+    /// Not when the body is fine and means something that is not taken here, for that is for the
+    /// server to judge; nor when a limit of ours on decoding kept it from being read.
+    pub(crate) fn is_of_bytes(&self) -> bool {
         match self {
             Self::ByteOrderMark
             | Self::Malformed { .. }
-            | Self::NotAnObject
+            | Self::NotAnObject { .. }
+            | Self::NotAForm { .. }
             | Self::TooDeep { .. }
             | Self::TrailingBytes { .. }
-            | Self::Truncated
+            | Self::Truncated { .. }
+            | Self::Undecodable => true,
+            Self::WindowTooLarge
             | Self::CacheSaltUnusable
             | Self::ModelUnusable
             | Self::PromptMixed
-            | Self::PromptOfWrongType => true,
-            Self::ModelNotText | Self::PromptsOverMax { .. } => false,
+            | Self::PromptOfWrongType
+            | Self::ModelNotText
+            | Self::PromptsOverMax { .. } => false,
         }
+    }
+
+    /// Whether no prompt is offered because of this fault.
+    pub(crate) fn hides_prompts(&self) -> bool {
+        !matches!(self, Self::ModelNotText | Self::PromptsOverMax { .. })
     }
 }
 
@@ -159,14 +195,19 @@ impl MediaKind {
 impl fmt::Display for RequestFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ByteOrderMark => f.write_str("the body begins with a byte order mark"),
+            Self::ByteOrderMark => f.write_str("the body has a byte order mark at byte 0"),
             Self::Malformed { offset } => write!(f, "the body is not JSON at byte {offset}"),
-            Self::NotAnObject => f.write_str("the body is not a JSON object"),
+            Self::NotAnObject { offset } => {
+                write!(f, "the body is not a JSON object at byte {offset}")
+            }
+            Self::NotAForm { offset } => write!(f, "the body is not a form at byte {offset}"),
             Self::TooDeep { offset } => write!(f, "the body is nested too deep at byte {offset}"),
             Self::TrailingBytes { offset } => {
                 write!(f, "something follows the JSON object at byte {offset}")
             }
-            Self::Truncated => f.write_str("the body ends before its JSON does"),
+            Self::Truncated { offset } => write!(f, "the body breaks off at byte {offset}"),
+            Self::Undecodable => f.write_str("the body is not of its content coding"),
+            Self::WindowTooLarge => f.write_str("the body needs too large a window to be decoded"),
             Self::CacheSaltUnusable => f.write_str("the cache salt is too long or not UTF-8"),
             Self::ModelUnusable => f.write_str("the model name is too long or not UTF-8"),
             Self::PromptMixed => f.write_str("the prompt mixes kinds of items"),

@@ -128,7 +128,7 @@ impl RequestScanner {
         let fault = if self.lexer.has_byte_order_mark() {
             Some(RequestFault::ByteOrderMark)
         } else if self.fault.is_none() && !self.lexer.is_complete() {
-            Some(RequestFault::Truncated)
+            Some(RequestFault::Truncated { offset: self.bytes })
         } else {
             self.fault
         };
@@ -169,7 +169,7 @@ impl RequestScanner {
 fn at(fault: LexerFault, offset: u64) -> RequestFault {
     match fault {
         LexerFault::Malformed => RequestFault::Malformed { offset },
-        LexerFault::NotAnObject => RequestFault::NotAnObject,
+        LexerFault::NotAnObject => RequestFault::NotAnObject { offset },
         LexerFault::TooDeep => RequestFault::TooDeep { offset },
         LexerFault::TrailingBytes => RequestFault::TrailingBytes { offset },
     }

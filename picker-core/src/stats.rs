@@ -6,7 +6,6 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::refusal::Refusal;
 use crate::scrape::ScrapeFailure;
 
 /// One stat of a pool.
@@ -18,8 +17,8 @@ pub enum Stat {
     PromptBlocks,
     /// Counter: blocks of those that the chosen endpoint held.
     MatchedBlocks,
-    /// Counter: requests answered by us.
-    Refusals(Refusal),
+    /// Counter: requests answered by us, with the reason that the answer gives.
+    Refusals(&'static str),
     /// Counter: requests left to the route because no endpoint was eligible.
     FailedOpen,
     /// Counter: request bodies that could not be understood.
@@ -53,7 +52,7 @@ impl Stat {
             Self::Picks => ("picks_total", None),
             Self::PromptBlocks => ("prompt_blocks_total", None),
             Self::MatchedBlocks => ("matched_blocks_total", None),
-            Self::Refusals(refusal) => ("refusals_total", Some(refusal.reason())),
+            Self::Refusals(reason) => ("refusals_total", Some(reason)),
             Self::FailedOpen => ("failed_open_total", None),
             Self::UnreadableBodies => ("unreadable_bodies_total", None),
             Self::OverrideMissed => ("override_missed_total", None),

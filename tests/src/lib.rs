@@ -195,6 +195,15 @@ impl Stack {
         stat(self.addresses, name).await
     }
 
+    /// Waits until a counter of the pool `llm` is this: they are told to Envoy at the next tick.
+    pub async fn wait_for_count(&self, name: &str, count: u64) -> Result<()> {
+        let name = format!("wasmcustom.picker_{name}");
+        eventually(async || self.stat(&name).await.is_ok_and(|it| it == count)).await;
+        let found = self.stat(&name).await?;
+        ensure!(found == count, "{name} is {found} and not {count}");
+        Ok(())
+    }
+
     /// Envoy's log so far, access log included.
     pub fn log(&self) -> Result<String> {
         Ok(fs::read_to_string(self.proxy.log())?)

@@ -200,6 +200,13 @@ impl<'a> Node<'a> {
         chosen.map(|(_, value)| *value)
     }
 
+    pub(super) fn boolean(&self) -> Option<bool> {
+        match self.value {
+            Value::Bool(value) => Some(*value),
+            _ => self.not_a(Wanted::Boolean),
+        }
+    }
+
     pub(super) fn number(&self) -> Option<f64> {
         match self.value {
             Value::Number(number) => number.as_f64(),

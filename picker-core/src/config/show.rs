@@ -28,6 +28,7 @@ impl Config {
             "pools": pools,
             "destination": destination,
             "paths": {"prefixes": self.paths.prefixes, "admin": self.paths.admin},
+            "strict": self.strict,
         });
         format!("{document:#}")
     }

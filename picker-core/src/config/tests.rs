@@ -21,7 +21,7 @@ fn the_role_follows_from_the_document() {
         &[
             r#"serve: "pages" is no known role. Fix: write "page"."#,
             "pools: serve: page picks nothing. Fix: remove it, or remove serve.",
-            "strict: \"strict\" is no known key. Fix: use one of serve, pools, destination, paths.",
+            "strict: serve: page picks nothing. Fix: remove it, or remove serve.",
         ],
     );
 }
@@ -74,6 +74,7 @@ fn what_is_left_out_has_a_default() {
         }],
         "destination": {"via": "header", "header": "x-gateway-destination-endpoint"},
         "paths": {"prefixes": [], "admin": admin::PATHS},
+        "strict": false,
     });
     let document = with_pool(json!({}));
     assert_eq!(effective(&document), expected);
@@ -121,6 +122,7 @@ fn changes() -> Vec<(&'static str, Value)> {
         ("destination/header", json!("x-endpoint")),
         ("paths/prefixes", json!(["/openai"])),
         ("paths/admin", json!([])),
+        ("strict", json!(true)),
     ]
 }
 
@@ -243,6 +245,7 @@ fn the_effective_configuration_reads_back_as_the_same() {
         ],
         "destination": {"via": "filterState"},
         "paths": {"prefixes": ["/openai", "/a/b"], "admin": ["/sleep"]},
+        "strict": true,
     });
     for document in [with_pool(json!({})), everything] {
         let config = config(&document);
@@ -358,7 +361,12 @@ fn a_mistake_in_one_place_does_not_hide_another() {
         ],
     );
     check(
-        &json!({"pools": [], "destination": {"via": "metadata"}, "paths": {"prefixes": ["a/"]}}),
+        &json!({
+            "pools": [],
+            "destination": {"via": "metadata"},
+            "paths": {"prefixes": ["a/"]},
+            "strict": "yes",
+        }),
         &[
             "pools: a list of pools is missing. \
              Fix: write a list of pools, like [{\"name\": \"llama3\", \"endpoints\": […]}].",
@@ -366,6 +374,7 @@ fn a_mistake_in_one_place_does_not_hide_another() {
              Fix: use one of header, filterState.",
             "paths.prefixes[0]: \"a/\" is not a path. \
              Fix: write a path that begins with / and has no query, like /metrics.",
+            "strict: \"yes\" is not true or false. Fix: write true or false, without quotes.",
         ],
     );
     // As a Struct this is no bytes at all, hence the service's configuration.

@@ -90,7 +90,7 @@ impl Form {
             }
             if self.fault.is_some() {
                 let read = len - chunk.len() as u64;
-                self.fault = Some(RequestFault::Malformed {
+                self.fault = Some(RequestFault::NotAForm {
                     offset: start.saturating_add(read),
                 });
             }
@@ -106,7 +106,7 @@ impl Form {
         // The last delimiter needs no line end.
         let is_last = self.place == Place::AfterDelimiter && self.line.starts_with(b"--");
         if self.fault.is_none() && self.place != Place::End && !is_last {
-            self.fault = Some(RequestFault::Truncated);
+            self.fault = Some(RequestFault::Truncated { offset: self.bytes });
         }
         faults.extend(self.fault);
         let model = self.model.finish().unwrap_or_else(|fault| {
@@ -132,7 +132,7 @@ impl Form {
                 let boundary = line.strip_prefix(b"--").unwrap_or_default();
                 if boundary.is_empty() || BOUNDARY_BYTES_MAX < boundary.len() {
                     // Where is for the caller to say.
-                    self.fault = Some(RequestFault::Malformed { offset: 0 });
+                    self.fault = Some(RequestFault::NotAForm { offset: 0 });
                 }
                 self.delimiter.extend_from_slice(line);
                 self.place = Place::Head;

@@ -103,17 +103,18 @@ fn half_a_form_is_a_fault() {
     let body = part("name=\"model\"", "m") + "--X--";
     for at in 0..body.len() {
         let request = form(&body[..at]);
-        assert_eq!(request.faults, [RequestFault::Truncated], "{at}");
+        let offset = at as u64;
+        assert_eq!(request.faults, [RequestFault::Truncated { offset }], "{at}");
         assert!(request.model.is_none_or(|model| model == "m"), "{at}");
     }
     for (body, offset) in [("{\"model\":\"m\"}\r\n", 15), ("--\r\n", 4), ("x\ny", 2)] {
         let faults = form(body).faults;
-        assert_eq!(faults, [RequestFault::Malformed { offset }], "{body}");
+        assert_eq!(faults, [RequestFault::NotAForm { offset }], "{body}");
     }
     let long = format!("--{}\r\n", "b".repeat(71));
     assert!(matches!(
         form(long).faults[..],
-        [RequestFault::Malformed { .. }]
+        [RequestFault::NotAForm { .. }]
     ));
 }
 

@@ -139,18 +139,19 @@ fn check_fault(body: impl AsRef<[u8]>, fault: Option<RequestFault>) {
 
 #[test]
 fn a_body_that_is_no_object_is_not_read() {
-    for body in [
-        "[]",
-        "\"x\"",
-        "null",
-        "[1,2,3]",
-        "5",
-        "x",
-        "}",
-        " tru",
-        "\u{FEFE}{}",
+    for (body, offset) in [
+        ("[]", 0),
+        ("\"x\"", 0),
+        ("null", 0),
+        ("[1,2,3]", 0),
+        ("5", 0),
+        ("x", 0),
+        ("}", 0),
+        (" tru", 1),
+        ("\r\n[", 2),
+        ("\u{FEFE}{}", 2),
     ] {
-        check_fault(body, Some(RequestFault::NotAnObject));
+        check_fault(body, Some(RequestFault::NotAnObject { offset }));
     }
 }
 
@@ -167,7 +168,8 @@ fn a_body_that_ends_early_keeps_what_was_read() {
         "{\"x\"",
         "{\"x\":\"\\",
     ] {
-        check_fault(body, Some(RequestFault::Truncated));
+        let offset = body.len() as u64;
+        check_fault(body, Some(RequestFault::Truncated { offset }));
     }
     let request =
         chat(r#"{"model":"a","stream":true,"messages":[{"role":"user","content":"cut he"#);
@@ -253,7 +255,7 @@ fn faults_are_clauses_without_content_of_the_body() {
     for (body, text) in [
         ("{\"SECRET\":x", "the body is not JSON at byte 10"),
         ("{\"model\":[\"SECRET\"]}", "the model is not a string"),
-        ("SECRET", "the body is not a JSON object"),
+        ("SECRET", "the body is not a JSON object at byte 0"),
     ] {
         let faults = chat(body).faults;
         let texts: Vec<_> = faults.iter().map(|fault| format!("{fault}")).collect();

@@ -22,7 +22,10 @@ fn a_body_may_be_nested_to_the_limit_and_not_deeper() {
     );
     let bomb = format!("{{\"model\":\"a\",\"x\":{}", "[".repeat(10_000));
     assert_eq!(chat(bomb).model.as_deref(), Some("a"));
-    assert_eq!(chat("[".repeat(10_000)).faults, [RequestFault::NotAnObject]);
+    assert_eq!(
+        chat("[".repeat(10_000)).faults,
+        [RequestFault::NotAnObject { offset: 0 }]
+    );
 }
 
 #[test]
