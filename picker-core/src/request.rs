@@ -42,7 +42,8 @@ pub struct Request {
 /// One prompt: an engine treats each prompt of a body as a request of its own.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Prompt {
-    /// Bytes of text, unescaped; four for each token id.
+    /// Bytes of text, unescaped; four for each token id, and for each token that a part which is
+    /// not text is taken for.
     ///
     /// `blocks.len() * BLOCK_BYTES` can be a little more than this, for some blocks hold framing
     /// (which message, which role), and the tools end in a block that is not full.
@@ -181,6 +182,19 @@ impl RequestFault {
 }
 
 impl MediaKind {
+    /// Bytes of prompt that stand for a part of this kind, four for each token.
+    ///
+    /// Engines put as many tokens in its place as its pixels or seconds make. Those are not known
+    /// here, so it is taken for a part of the usual size; too few tokens cost some of its weight
+    /// in the choice, none would make a prompt that is mostly image look like an empty one.
+    pub(crate) fn placeholder_bytes(self) -> usize {
+        4 * match self {
+            Self::Audio => AUDIO_TOKENS,
+            Self::File | Self::Image => IMAGE_TOKENS,
+            Self::Video => VIDEO_TOKENS,
+        }
+    }
+
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -224,8 +238,17 @@ impl fmt::Display for RequestFault {
 /// and shorter than the documents that follow them.
 pub const GROUP_BLOCKS_MAX: usize = 32;
 
-/// Parts that are not text which a request lists; the hashes of further ones still enter the
-/// blocks.
+/// Tokens of a picture of 640 x 360, at 1,024 pixels a token, as the reference picker estimates.
+const IMAGE_TOKENS: usize = 225;
+
+/// Tokens of ten seconds of film at two such pictures a second, the reference picker's defaults.
+const VIDEO_TOKENS: usize = 20 * IMAGE_TOKENS;
+
+/// Tokens of ten seconds of sound, at 25 a second.
+const AUDIO_TOKENS: usize = 250;
+
+/// Parts that are not text which a request lists, and which take up room in a prompt; the hashes
+/// of further ones still enter the blocks.
 ///
 /// Engines take a handful for each prompt by default, and 256 frames are a short film.
 pub const MEDIA_MAX: usize = 256;

@@ -15,8 +15,9 @@
 //!   differently among messages or fields is a different text. A role after the content is hashed
 //!   after it: a client that changes the order of its keys between turns loses the match.
 //! - *Content*: a string; or parts, a mark between them, so a string and a list of one text part
-//!   are equal. A part that is not text stands for the hash of its address or data. `null` is
-//!   nothing.
+//!   are equal. For a part that is not text the hash of its address or data stands after its mark and
+//!   kind, and then again for as many bytes as such a part usually has, four a token. A `uuid` of a
+//!   part is a name. `null` is nothing.
 //!
 //! The next turn of a conversation appends messages and so begins with all full blocks of the turn
 //! before.

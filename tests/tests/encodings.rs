@@ -23,7 +23,7 @@ async fn a_compressed_prompt_is_read_and_forwarded_as_it_came() -> Result<()> {
     ] {
         let (blocks, unreadable) = counts(&stack).await?;
         post(&stack, "/v1/messages", coding, body).await?;
-        becomes(&stack, (blocks + 2, unreadable), coding).await?;
+        becomes(&stack, (blocks + 6, unreadable), coding).await?;
         let seen = requests(stack.servers.first().context("a server")?).await?;
         let last = seen.last().context("the request reached the server")?;
         assert_eq!(last["path"], "/v1/messages", "{coding}");

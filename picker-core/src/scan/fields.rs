@@ -288,6 +288,8 @@ fn part_member(key: &[u8]) -> Field {
         b"audio_url" | b"input_audio" => Field::Media(MediaKind::Audio),
         b"file" => Field::Media(MediaKind::File),
         b"image_embeds" | b"image_url" => Field::Media(MediaKind::Image),
+        // A name that the engine takes for the content, which may then be left out.
+        b"uuid" => Field::Text(Mark::Name),
         b"video_url" => Field::Media(MediaKind::Video),
         _ => Field::Ignored,
     }

@@ -419,6 +419,10 @@ fn content(shape: Shape, parts: &[&str], text: &mut Text, media: &mut Vec<Media>
                 "thinking" => 0xFB,
                 _ => 0,
             };
+            if !is_block && key == "uuid" {
+                marked(shape, (0xF9, &key, value.get()), text, media);
+                continue;
+            }
             if is_block && mark != 0 {
                 marked(shape, (mark, &key, value.get()), text, media);
                 continue;
@@ -459,6 +463,15 @@ fn sources(kind: MediaKind, value: &str, text: &mut Text, media: &mut Vec<Media>
         text.bytes.push(0xF8);
         text.bytes.push(kind as u8);
         text.bytes.extend(hash.to_le_bytes());
+        let tokens = match kind {
+            MediaKind::Audio => 250,
+            MediaKind::File | MediaKind::Image => 225,
+            MediaKind::Video => 4500,
+        };
+        if media.len() <= 256 {
+            let run = hash.to_le_bytes().into_iter().cycle();
+            text.add(&run.take(4 * tokens).collect::<Vec<u8>>());
+        }
     }
 }
 

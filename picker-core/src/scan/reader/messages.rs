@@ -142,8 +142,8 @@ impl Reader {
         Taking::Rest(Some(section))
     }
 
-    /// Puts the hash of a part that is not text in its place, so that what follows is chained to
-    /// it.
+    /// Puts the hash of a part that is not text in its place, as often as the part is long, so that
+    /// what follows is chained to it.
     pub(super) fn end_media(&mut self, kind: MediaKind) {
         let hash = self.media_hash.as_ref().map_or(0, |hash| hash.digest());
         self.frame(Mark::Media);
@@ -151,6 +151,13 @@ impl Reader {
         self.sections.frame(Section::Messages, &hash.to_le_bytes());
         if self.media.len() < MEDIA_MAX {
             self.media.push(Media { kind, hash });
+            let run = [hash.to_le_bytes(); 32];
+            let run = run.as_flattened();
+            let mut left = kind.placeholder_bytes();
+            while let Some(piece) = run.get(..left.min(run.len())).filter(|_| 0 < left) {
+                self.sections.push(Section::Messages, piece);
+                left -= piece.len();
+            }
         }
     }
 }

@@ -123,6 +123,12 @@ fn a_request_lists_so_many_media() {
     assert_eq!(chat(body(MEDIA_MAX)).media.len(), MEDIA_MAX);
     let (last, past) = (chat(body(MEDIA_MAX)), chat(body(MEDIA_MAX + 24)));
     assert_eq!(past.media, last.media);
+    let bytes = |request: &Request| request.prompts.first().map(|it| it.bytes);
+    assert_eq!(
+        bytes(&past),
+        bytes(&last),
+        "no room for those past the limit"
+    );
     assert!(
         blocks(&last).len() < blocks(&past).len(),
         "the others still enter the blocks"

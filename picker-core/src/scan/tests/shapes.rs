@@ -105,9 +105,49 @@ fn a_trailing_image_changes_the_end_and_not_the_beginning() {
     };
     let [one, other] = ["AAAA", "AAAB"].map(|it| read(Shape::Messages, body(it)));
     let (one, other) = (blocks(&one), blocks(&other));
-    assert_eq!(one.len(), 4, "the system text closes its block");
+    assert_eq!(one.len(), 1 + 6, "the system text closes its block");
     assert_eq!(one[..3], other[..3]);
     assert_ne!(one[3], other[3]);
+    let last = |image: &str| {
+        let image = format!("{{\"type\":\"image\",\"source\":{{\"data\":\"{image}\"}}}}");
+        let body = anthropic("\"s\"", &format!("[{image}]"));
+        blocks(&read(Shape::Messages, body)).to_vec()
+    };
+    assert_eq!((last("AAAA").len(), last("AAAB").len()), (4, 4));
+    assert_ne!(last("AAAA")[3], last("AAAB")[3]);
+}
+
+#[test]
+fn a_part_that_is_not_text_is_as_long_as_such_parts_usually_are() {
+    for (part, tokens) in [
+        (r#"{"image_url":{"url":"u"}}"#, 225),
+        (r#"{"input_audio":{"data":"u"}}"#, 250),
+        (r#"{"video_url":{"url":"u"}}"#, 4500),
+        (r#"{"file":{"file_id":"u"}}"#, 225),
+        (r#"{"image_url":null}"#, 0),
+    ] {
+        let body = format!(r#"{{"messages":[{{"content":[{part},{part}]}}]}}"#);
+        let request = read(Shape::ChatCompletions, &body);
+        let bytes = request.prompts.first().map(|it| it.bytes);
+        assert_eq!(bytes, Some(2 * 4 * tokens), "{part}");
+        // Two marks and a kind and a hash for each part, a mark between them and one at the end.
+        let framing = if tokens == 0 { 0 } else { 2 * 10 };
+        let bytes = 2 * 4 * tokens as usize + framing + 3;
+        assert_eq!(blocks(&request).len(), bytes / BLOCK_BYTES, "{part}");
+    }
+}
+
+#[test]
+fn the_uuid_of_a_part_stands_for_what_it_leaves_out() {
+    let body = |part: &str| format!(r#"{{"messages":[{{"role":"user","content":[{part}]}}]}}"#);
+    let image = |uuid: &str| {
+        let padding = long("", 300);
+        body(&format!(
+            r#"{{"image_url":null,"uuid":{uuid}}},{{"text":{padding}}}"#
+        ))
+    };
+    let bodies = ["\"a\"", "\"b\"", "null"].map(image);
+    check_different(Shape::ChatCompletions, &bodies);
 }
 
 #[test]
