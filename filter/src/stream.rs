@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use picker_core::{
     Answered, Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request,
-    ResponseKind, ResponseReader, Shape, Stat, Ticket, Verdict, push_decimal,
+    ResponseKind, ResponseReader, Shape, Stat, Ticket, Timestamp, Timing, Verdict, push_decimal,
 };
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -38,6 +38,9 @@ struct Sent {
     reader: ResponseReader,
     /// Whether tokens have arrived and the endpoint's prefill is given back, or is to be given back at the end.
     answered: bool,
+    timing: Timing,
+    /// What the access log says of the choice.
+    said: String,
 }
 
 impl Stream {
@@ -152,10 +155,11 @@ impl HttpContext for Stream {
             .push(&host::buffer(Buffer::ResponseBody, 0, size));
         if !sent.answered && sent.reader.has_output() {
             sent.answered = true;
+            let now = host::now();
+            sent.timing.on_token(now);
             let worker = &mut *self.worker.borrow_mut();
             if let Some(pool) = worker.pools.get_mut(sent.pool) {
-                pool.pool
-                    .on_first_byte(&Host, &mut sent.ticket, host::now());
+                pool.pool.on_first_byte(&Host, &mut sent.ticket, now);
             }
         }
         Action::Continue
@@ -217,17 +221,17 @@ impl Stream {
     }
 
     fn decide(&mut self, index: usize, request: &Request) -> Action {
+        let now = host::now();
         let picked = {
             let worker = &mut *self.worker.borrow_mut();
             let Some(pool) = worker.pools.get_mut(index) else {
                 return Action::Continue;
             };
-            let now = host::now();
             worker.last_request = Some(now);
             pool.pool.pick(&Host, request, &mut worker.draws, now)
         };
         match picked {
-            Ok(pick) => self.send(index, pick),
+            Ok(pick) => self.send(index, pick, now),
             Err(refusal) => {
                 let closed =
                     self.worker.borrow().config.pools[index].failure_mode == FailureMode::Closed;
@@ -241,7 +245,7 @@ impl Stream {
         }
     }
 
-    fn send(&mut self, index: usize, pick: Pick) -> Action {
+    fn send(&mut self, index: usize, pick: Pick, now: Timestamp) -> Action {
         let mut destination = String::with_capacity(TEXT_BYTES);
         for address in &pick.destinations {
             if !destination.is_empty() {
@@ -261,22 +265,22 @@ impl Stream {
             log::error!("picker: the host refused the destination: {error:?}");
             let mut ticket = pick.ticket;
             pool.pool
-                .on_done(&Host, &mut ticket, Answered::default(), host::now());
+                .on_done(&Host, &mut ticket, Answered::default(), now);
             pool.stats.add(Stat::FailedOpen, 1);
             return Action::Continue;
         }
         pool.stats.add(Stat::Picks, 1);
         pool.stats.add(Stat::PromptBlocks, pick.blocks as u64);
         pool.stats.add(Stat::MatchedBlocks, pick.matched as u64);
-        let mut text = String::with_capacity(TEXT_BYTES);
+        let mut said = String::with_capacity(TEXT_BYTES);
         for part in ["pool=", pool.pool.name(), " endpoint=", first, " matched="] {
-            text.push_str(part);
+            said.push_str(part);
         }
-        push_decimal(&mut text, pick.matched as u64);
-        text.push('/');
-        push_decimal(&mut text, pick.blocks as u64);
+        push_decimal(&mut said, pick.matched as u64);
+        said.push('/');
+        push_decimal(&mut said, pick.blocks as u64);
         // For the access log only; a request is not worse for lacking it.
-        let _ = host::set_filter_state("picker", &text);
+        let _ = host::set_filter_state("picker", &said);
         destination.truncate(length);
         self.phase = Phase::Sent(Box::new(Sent {
             pool: index,
@@ -284,6 +288,8 @@ impl Stream {
             destination,
             reader: ResponseReader::new(ResponseKind::Other),
             answered: false,
+            timing: Timing::new(now),
+            said,
         }));
         Action::Continue
     }
@@ -314,11 +320,16 @@ impl Stream {
             && let Ok(mut worker) = self.worker.try_borrow_mut()
             && let Some(pool) = worker.pools.get_mut(sent.pool)
         {
-            let Sent {
-                mut ticket, reader, ..
-            } = *sent;
-            let answered = reader.finish().into();
-            pool.pool.on_done(&Host, &mut ticket, answered, host::now());
+            let (mut sent, now) = (*sent, host::now());
+            let answered = sent.reader.finish().into();
+            pool.pool.on_done(&Host, &mut sent.ticket, answered, now);
+            let timed = sent.timing.end(answered, now);
+            for (stat, by) in timed.stats() {
+                pool.stats.add(stat, by);
+            }
+            timed.write_to(&mut sent.said);
+            // Access logs are written after this.
+            let _ = host::set_filter_state("picker", &sent.said);
         }
     }
 }
@@ -396,7 +407,7 @@ fn read_head<'a>(worker: &Worker, headers: &'a HeaderMap, ends: bool) -> (Head<'
 }
 
 /// Room for a destination, and for what the access log shows of a request, in one allocation.
-const TEXT_BYTES: usize = 96;
+const TEXT_BYTES: usize = 160;
 
 /// Names the reason of a refusal to the client, as the reference picker does.
 const REASON: &str = "x-llm-d-request-dropped-reason";

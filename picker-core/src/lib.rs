@@ -56,6 +56,7 @@ mod stats;
 mod tally;
 mod ticket;
 mod time;
+mod timing;
 mod twin;
 
 pub use adapter::AdapterFit;
@@ -96,4 +97,5 @@ pub use snapshot::{EndpointState, Snapshot, View, generation, publish, stored};
 pub use stats::Stat;
 pub use ticket::{Answered, Pick, Ticket};
 pub use time::{Span, Timestamp};
+pub use timing::{Timed, Timing};
 pub use twin::{Held, Twins};

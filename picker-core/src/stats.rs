@@ -17,6 +17,20 @@ pub enum Stat {
     PromptBlocks,
     /// Counter: blocks of those that the chosen endpoint held.
     MatchedBlocks,
+    /// Counter: tokens of prompts, as endpoints counted them in their answers.
+    PromptTokens,
+    /// Counter: those of them that an endpoint found in its cache.
+    CachedTokens,
+    /// Counter: tokens generated; events with output where a stream does not count its tokens.
+    OutputTokens,
+    /// Counter: streams whose first token came.
+    FirstTokens,
+    /// Counter: microseconds from the choice to the first token, over these streams.
+    FirstTokenMicros,
+    /// Counter: tokens of streams after the first of each.
+    LaterTokens,
+    /// Counter: microseconds from the first token to the end, over these streams.
+    LaterTokenMicros,
     /// Counter: requests answered by us, with the reason that the answer gives.
     Refusals(&'static str),
     /// Counter: requests left to the route because no endpoint was eligible.
@@ -52,6 +66,13 @@ impl Stat {
             Self::Picks => ("picks_total", None),
             Self::PromptBlocks => ("prompt_blocks_total", None),
             Self::MatchedBlocks => ("matched_blocks_total", None),
+            Self::PromptTokens => ("prompt_tokens_total", None),
+            Self::CachedTokens => ("cached_tokens_total", None),
+            Self::OutputTokens => ("output_tokens_total", None),
+            Self::FirstTokens => ("first_tokens_total", None),
+            Self::FirstTokenMicros => ("first_token_us_total", None),
+            Self::LaterTokens => ("later_tokens_total", None),
+            Self::LaterTokenMicros => ("later_token_us_total", None),
             Self::Refusals(reason) => ("refusals_total", Some(reason)),
             Self::FailedOpen => ("failed_open_total", None),
             Self::UnreadableBodies => ("unreadable_bodies_total", None),

@@ -1,8 +1,10 @@
 //! What the picker did can be seen from outside.
 
 use anyhow::{Result, ensure};
-use picker_tests::{CHAT, DESTINATIONS, Draft, eventually, servers};
+use picker_tests::{CHAT, DESTINATIONS, Draft, chat_body, eventually, servers};
 use serde_json::json;
+use sim::server::ServerOptions;
+use xtask::compose::Destination;
 use xtask::http::fetch;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,6 +50,66 @@ async fn the_access_log_and_the_stats_say_what_was_decided() -> Result<()> {
             ensure!(found.await, "no {wanted} in:\n{}", ours(&stats));
         }
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_and_their_times_are_counted_and_in_the_access_log() -> Result<()> {
+    let slow = ServerOptions {
+        time_scale: 0.2,
+        ..ServerOptions::default()
+    };
+    let stack = Draft::new(Destination::OriginalDst, vec![slow])
+        .await?
+        .start()
+        .await?;
+    let streamed = |usage: bool| {
+        let body = json!({
+            "model": "sim-model",
+            "stream": true,
+            "stream_options": {"include_usage": usage},
+            "max_completion_tokens": 5,
+            "messages": [{"role": "user", "content": "Hello"}],
+        });
+        body.to_string()
+    };
+    let known = ["prompt", "output", "first_token_us", "later_token_us"];
+    let requests = [
+        (chat_body("hello", 5), 5, &known[..2]),
+        (streamed(true), 5, &known),
+        // Where nothing is counted events stand for tokens, and the one with the role is one.
+        (streamed(false), 6, &known[1..]),
+    ];
+    for (count, (body, output, said)) in requests.iter().enumerate() {
+        let path = format!("{CHAT}?{count}");
+        let response = stack.request("POST", &path, &[], body.as_bytes()).await?;
+        assert_eq!(response.status, 200);
+        let line = stack.wait_for_line(&[&path]).await?;
+        let figure = |name: &str| -> Option<u64> {
+            let name = format!("{name}=");
+            line.split(' ')
+                .find_map(|word| word.strip_prefix(&name))?
+                .parse()
+                .ok()
+        };
+        let found = known.iter().filter(|name| figure(name).is_some());
+        ensure!(found.copied().eq(said.iter().copied()), "{line}");
+        assert_eq!(figure("output"), Some(*output), "{line}");
+        let took = |name| figure(name).is_none_or(|it| (5_000..2_000_000).contains(&it));
+        ensure!(took("first_token_us") && took("later_token_us"), "{line}");
+    }
+    let stat = async |name: &str| {
+        let name = format!("wasmcustom.picker_{name}_total;pool=llm");
+        stack.stat(&name).await
+    };
+    // Counters are told to Envoy at the next tick.
+    eventually(async || stat("output_tokens").await.is_ok_and(|it| it == 16)).await;
+    assert_eq!(stat("output_tokens").await?, 16);
+    assert_eq!(stat("first_tokens").await?, 2);
+    assert_eq!(stat("later_tokens").await?, 9);
+    ensure!(stat("prompt_tokens").await? >= 2);
+    ensure!((10_000..4_000_000).contains(&stat("first_token_us").await?));
+    ensure!((40_000..16_000_000).contains(&stat("later_token_us").await?));
     Ok(())
 }
 
