@@ -15,6 +15,7 @@ mod routing_endpoints;
 mod routing_envoy;
 mod scale;
 mod scan;
+mod scan_bodies;
 mod soak;
 mod subject;
 mod upstream;
@@ -49,7 +50,7 @@ pub enum BenchArguments {
     Routing(RoutingArguments),
     /// Measure what the collector costs with many endpoints
     Scale(ScaleArguments),
-    /// Time the request scanner and the block hash, native and as wasm
+    /// Time the reading of bodies of every API and coding, native and as wasm
     Scan(ScanArguments),
     /// Send many mixed requests and see whether memory stays flat
     Soak(SoakArguments),

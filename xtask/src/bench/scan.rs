@@ -1,20 +1,22 @@
 //! `cargo xtask bench scan`: how fast bodies are read and hashed, native and in wasm.
 //!
-//! The scanner hashes what it reads, so its figure holds that of the hash. Each is the least time of
-//! many, for what else the machine does only ever adds.
+//! Each body goes through what the filter does with it: it is decoded where it is compressed, scanned
+//! in pieces as Envoy hands them over, and its blocks are hashed and named. Each time is the least of
+//! many, for what else the machine does only ever adds. MB/s are of the body as it is once decoded.
 
 use std::fs;
 use std::hint::black_box;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use codecs::{Coding, Decoder};
 use picker_core::{BLOCK_BYTES, HashSeed, RequestScanner, Shape};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::bodies;
+use super::scan_bodies::{self, Body};
 use crate::wasm::add_target;
 use crate::workspace::{cargo, command_output, find_program, root, run, step, target};
 
@@ -28,40 +30,44 @@ pub struct ScanArguments {
 
 /// Measures and prints the table.
 pub(super) fn scan(arguments: ScanArguments) -> Result<()> {
-    let wasm = if arguments.native {
-        None
-    } else {
+    let mut modules = Vec::new();
+    if !arguments.native {
         find_program("node").context("no node to run wasm with; install it or pass --native")?;
-        Some([Simd::Without, Simd::With].map(build))
-    };
+        modules = [Simd::Without, Simd::With]
+            .map(build)
+            .into_iter()
+            .collect::<Result<_>>()?;
+    }
     let directory = target().join("bench/scan");
     fs::create_dir_all(&directory)?;
-    println!(
-        "{:>8} {:<8} {:<12} {:>9} {:>7} {:>7}",
-        "bytes", "content", "where", "us", "MB/s", "hash us"
-    );
-    for kilobytes in SIZES_KB {
-        for (content, body) in [
-            ("prose", bodies::chat(kilobytes * 1024, 1, false)),
-            ("base64", bodies::image(kilobytes * 1024, 1)),
-        ] {
-            let show = |place: &str, [scan_us, hash_us]: [f64; 2]| {
-                let bytes = body.len();
-                let rate = bytes as f64 / scan_us;
-                println!(
-                    "{bytes:>8} {content:<8} {place:<12} {scan_us:>9.1} {rate:>7.0} {hash_us:>7.1}"
-                );
-            };
-            show("native", native(&body));
-            let file = directory.join("body.json");
-            fs::write(&file, &body)?;
-            for module in wasm.iter().flatten() {
-                let module = module
-                    .as_ref()
-                    .map_err(|error| anyhow::anyhow!("{error:#}"))?;
-                show(module.simd.name(), in_node(module, &file)?);
-            }
+    let file = directory.join("body");
+    print!("{:<34} {:>8} {:>8}", "body", "sent", "read");
+    for place in ["native", Simd::Without.name(), Simd::With.name()]
+        .iter()
+        .take(1 + modules.len())
+    {
+        print!(" {:>9} {:>6}", format!("{place} us"), "MB/s");
+    }
+    println!();
+    for body in scan_bodies::all()? {
+        fs::write(&file, &body.sent)?;
+        let (native_us, prompt_bytes) = native(&body)?;
+        let mut times = vec![native_us];
+        for module in &modules {
+            let (us, bytes) = in_node(module, &file, &body)?;
+            ensure!(
+                bytes == prompt_bytes,
+                "{}: {bytes} bytes of prompt in wasm and {prompt_bytes} natively",
+                body.name
+            );
+            times.push(us);
         }
+        let (sent, read) = (body.sent.len(), body.read_bytes);
+        print!("{:<34} {sent:>8} {read:>8}", body.name);
+        for us in times {
+            print!(" {us:>9.1} {:>6.0}", read as f64 / us);
+        }
+        println!();
     }
     Ok(())
 }
@@ -73,25 +79,20 @@ enum Simd {
     With,
 }
 
-struct Module {
-    simd: Simd,
-    path: std::path::PathBuf,
-}
-
 impl Simd {
     fn name(self) -> &'static str {
         match self {
             Self::Without => "wasm",
-            Self::With => "wasm simd128",
+            Self::With => "simd",
         }
     }
 }
 
-fn build(simd: Simd) -> Result<Module> {
+fn build(simd: Simd) -> Result<PathBuf> {
     add_target(TARGET)?;
-    let directory = target().join("bench").join(simd.name().replace(' ', "-"));
+    let directory = target().join("bench").join(simd.name());
     step(&format!("build the scanner as {}", simd.name()), || {
-        let mut command = cargo(&["build", "--quiet", "--package", "picker-core"]);
+        let mut command = cargo(&["build", "--quiet", "--package", "codecs"]);
         command.args(["--example", "scan", "--profile", "wasm", "--target", TARGET]);
         command.arg("--target-dir").arg(&directory);
         if simd == Simd::With {
@@ -99,36 +100,58 @@ fn build(simd: Simd) -> Result<Module> {
         }
         run(&mut command)
     })?;
-    let path = directory.join(TARGET).join("wasm/examples/scan.wasm");
-    Ok(Module { simd, path })
+    Ok(directory.join(TARGET).join("wasm/examples/scan.wasm"))
 }
 
-/// Microseconds to scan and to hash a body here.
-fn native(body: &[u8]) -> [f64; 2] {
-    let scanned = least(|| {
-        let mut scanner = RequestScanner::new(Shape::ChatCompletions);
-        for piece in body.chunks(PIECE_BYTES) {
-            scanner.push(piece);
+/// Microseconds to read a body here, and the bytes of prompt in it.
+fn native(body: &Body) -> Result<(f64, u64)> {
+    let Some(path) = body.path else {
+        return Ok((least(|| hash(&body.sent)), 0));
+    };
+    let shape = Shape::of_path(path, &[]).with_context(|| format!("{path} is of no API"))?;
+    let bytes = read(shape, body)?;
+    Ok((least(|| drop(black_box(read(shape, body)))), bytes))
+}
+
+fn read(shape: Shape, body: &Body) -> Result<u64> {
+    let mut scanner = RequestScanner::new(shape);
+    let coding = Coding::named(body.coding);
+    let mut decoder = coding.map(|coding| Decoder::new(coding, u64::MAX));
+    for piece in body.sent.chunks(PIECE_BYTES) {
+        match &mut decoder {
+            Some(decoder) => decoder
+                .push(piece, &mut |piece| scanner.push(piece))
+                .map_err(|error| anyhow::anyhow!("{}: {error}", body.name))?,
+            None => scanner.push(piece),
         }
-        black_box(scanner.finish(HashSeed::new("bench")));
-    });
-    let hashed = least(|| {
-        let (blocks, _) = body.as_chunks::<BLOCK_BYTES>();
-        black_box(blocks.iter().fold(0, |sum, it| sum ^ xxh3_64(it)));
-    });
-    [scanned, hashed]
+    }
+    if let Some(decoder) = decoder {
+        let finished = decoder.finish(&mut |piece| scanner.push(piece));
+        finished.map_err(|error| anyhow::anyhow!("{}: {error}", body.name))?;
+    }
+    let request = scanner.finish(HashSeed::new("bench"));
+    if let Some(fault) = request.faults.first() {
+        bail!("{}: {fault}", body.name);
+    }
+    Ok(request.prompts.iter().map(|it| it.bytes).sum())
 }
 
-fn in_node(module: &Module, body: &Path) -> Result<[f64; 2]> {
+fn hash(body: &[u8]) {
+    let (blocks, _) = body.as_chunks::<BLOCK_BYTES>();
+    black_box(blocks.iter().fold(0, |sum, it| sum ^ xxh3_64(it)));
+}
+
+fn in_node(module: &Path, file: &Path, body: &Body) -> Result<(f64, u64)> {
     let mut node = Command::new("node");
     node.arg(root().join("xtask/src/bench/scan.mjs"));
-    let piece = PIECE_BYTES.to_string();
-    let said = command_output(node.arg(&module.path).arg(body).arg(piece))?;
-    let mut times = said.split_whitespace().map(str::parse);
-    match (times.next(), times.next()) {
-        (Some(Ok(scanned)), Some(Ok(hashed))) => Ok([scanned, hashed]),
-        _ => anyhow::bail!("node printed {said:?}"),
+    node.arg(module).arg(file).arg(PIECE_BYTES.to_string());
+    if let Some(path) = body.path {
+        node.args([path, body.coding]);
     }
+    let said = command_output(&mut node)?;
+    let read = said.split_once(' ');
+    read.and_then(|(us, bytes)| Some((us.parse().ok()?, bytes.trim().parse().ok()?)))
+        .with_context(|| format!("node printed {said:?}"))
 }
 
 /// The least time of many, in microseconds.
@@ -143,13 +166,10 @@ fn least(mut work: impl FnMut()) -> f64 {
     least
 }
 
-/// The sizes of bodies, in KB.
-const SIZES_KB: [usize; 4] = [1, 10, 100, 400];
-
 /// Envoy hands over about as much of a body at once.
 const PIECE_BYTES: usize = 65_536;
 
-const LONG_ENOUGH: Duration = Duration::from_millis(600);
+const LONG_ENOUGH: Duration = Duration::from_millis(300);
 
 /// A target without a host's interface: the module imports nothing.
 const TARGET: &str = "wasm32-unknown-unknown";
