@@ -207,6 +207,8 @@ fn body_member(shape: Shape, key: &[u8]) -> Field {
     match key {
         b"extra_key" if shape == Shape::SglangGenerate => return Field::CacheSalt,
         b"cache_salt" if shape != Shape::SglangGenerate => return Field::CacheSalt,
+        // This API has no model, for a server has but one; what differs is the adapter.
+        b"lora_path" if shape == Shape::SglangGenerate => return Field::Model,
         b"model" => return Field::Model,
         b"stream" => return Field::Stream,
         _ => {}

@@ -29,7 +29,10 @@ pub(super) fn read(shape: Shape, body: &[u8], seed: HashSeed) -> Option<Request>
         shape: Some(shape),
         ..Request::default()
     };
-    if let Some(model) = body.last("model") {
+    let is_model =
+        |key: &str| key == "model" || key == "lora_path" && shape == Shape::SglangGenerate;
+    let model = body.0.iter().rfind(|it| is_model(&it.0));
+    if let Some(model) = model.map(|it| it.1.get()) {
         request.model = string(model);
         if request.model.is_none() && model != "null" {
             request.faults.push(RequestFault::ModelNotText);

@@ -84,7 +84,9 @@ fn value(draw: &mut Draw, shape: Shape, key: &str) -> String {
             }
         }),
         "max_tokens" | "max_completion_tokens" | "max_output_tokens" => number(draw),
-        "model" | "cache_salt" | "extra_key" | "previous_response_id" => string(draw, 12),
+        "model" | "lora_path" | "cache_salt" | "extra_key" | "previous_response_id" => {
+            string(draw, 12)
+        }
         "stream" | "metadata" => any(draw, 2),
         _ => prompt(draw),
     }
@@ -137,7 +139,7 @@ fn own_names(shape: Shape) -> &'static [&'static str] {
         Shape::Rerank => &["query", "documents"],
         Shape::Responses => &["input", "instructions", "conversation"],
         Shape::Score => &["text_1", "text_2"],
-        Shape::SglangGenerate => &["text", "sampling_params", "image_data"],
+        Shape::SglangGenerate => &["text", "sampling_params", "image_data", "lora_path"],
         Shape::ChatCompletions | Shape::ChatRender => &["messages"],
         _ => &["prompt"],
     }

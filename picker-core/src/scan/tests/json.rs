@@ -244,6 +244,9 @@ fn bytes_after_a_fault_are_counted() {
         scanner.push(chunk.as_bytes());
     }
     assert_eq!(scanner.bytes(), 26);
+    let megabyte = alloc::vec![b' '; 1 << 20];
+    (0..4096).for_each(|_| scanner.push(&megabyte));
+    assert_eq!(scanner.bytes(), 26 + (4 << 30), "where 32 bits end");
     assert_eq!(
         scanner.finish(HashSeed::new("")).model.as_deref(),
         Some("a")

@@ -275,6 +275,16 @@ fn each_api_has_its_own_names() {
 }
 
 #[test]
+fn an_adapter_of_sglang_is_its_model() {
+    let body = |adapter: &str| format!(r#"{{"text":{},{adapter}"x":1}}"#, long("a", 600));
+    let bodies = ["", r#""lora_path":"a","#, r#""lora_path":"b","#].map(body);
+    check_different(Shape::SglangGenerate, &bodies);
+    let model = |shape| read(shape, &bodies[1]).model;
+    assert_eq!(model(Shape::SglangGenerate).as_deref(), Some("a"));
+    assert_eq!(model(Shape::Completions), None);
+}
+
+#[test]
 fn a_name_without_a_value_does_not_hide_the_other_name() {
     for body in [
         r#"{"text":"abc","input_ids":null}"#,
