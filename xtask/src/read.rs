@@ -208,7 +208,6 @@ pub fn response(body: &[u8], path: &str, headers: &[(String, String)]) -> Value 
         "model": read.model,
         "status_ok": is_ok && read.error.is_none(),
         "events": read.events,
-        "chunks": read.chunks,
         "finish": read.finish,
         "usage": {
             "prompt": read.usage.prompt,
@@ -216,7 +215,6 @@ pub fn response(body: &[u8], path: &str, headers: &[(String, String)]) -> Value 
             "output": read.usage.output,
         },
         "error": error,
-        "ended": read.ended,
     })
 }
 
@@ -341,6 +339,33 @@ mod tests {
             (&read["error"], &read["status_ok"]),
             (&json!(404), &json!(false))
         );
+    }
+
+    #[test]
+    fn every_response_is_shown_as_expected() {
+        let json = |name: &str| -> Value {
+            serde_json::from_slice(&fixture(&format!("responses/{name}"))).unwrap()
+        };
+        let (index, expected) = (json("index.json"), json("expected.json"));
+        let (index, expected) = (index.as_object().unwrap(), expected.as_object().unwrap());
+        assert!(index.keys().eq(expected.keys()));
+        let files = fs::read_dir(root().join("tests/fixtures/responses")).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let bodies = names.filter(|name| !name.starts_with("sim-") && name.contains('.'));
+        assert_eq!(bodies.count(), index.len() + 2, "every body and two lists");
+        for (file, entry) in index {
+            let headers = [
+                (":status".to_owned(), entry["status"].to_string()),
+                (
+                    "content-type".to_owned(),
+                    entry["content_type"].as_str().unwrap().to_owned(),
+                ),
+            ];
+            let path = expected[file]["path"].as_str().unwrap();
+            let body = fixture(&format!("responses/{file}"));
+            let read = response(&body, path, &headers);
+            assert_eq!(read, expected[file]["read"], "{file}");
+        }
     }
 
     #[test]
