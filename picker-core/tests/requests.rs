@@ -11,6 +11,7 @@ use serde_json::Value;
 fn every_request_reads_as_expected() {
     let index: Value = serde_json::from_slice(&body("index.json")).unwrap();
     let entries = index.as_array().unwrap();
+    assert_eq!(entries.len(), files(), "the index names every body");
     let mut lines = String::new();
     for entry in entries {
         let file = entry["file"].as_str().unwrap();
@@ -68,6 +69,15 @@ fn read<'a>(shape: Shape, chunks: impl IntoIterator<Item = &'a [u8]>) -> Request
 
 fn body(file: &str) -> Vec<u8> {
     fs::read(fixtures().join(file)).unwrap()
+}
+
+/// How many bodies there are.
+fn files() -> usize {
+    let names = fs::read_dir(fixtures()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name());
+    names
+        .filter(|name| name != "index.json" && name != "expected.txt")
+        .count()
 }
 
 fn fixtures() -> PathBuf {
