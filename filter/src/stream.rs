@@ -137,6 +137,8 @@ impl HttpContext for Stream {
                 .on_verdict(&Host, &sent.ticket, verdict, host::now());
         }
         let kind = ResponseKind::of_headers(media_type, encoding);
+        let is_coded = kind == ResponseKind::Coded;
+        pool.stats.add(Stat::CodedAnswers, u64::from(is_coded));
         sent.reader = ResponseReader::new(kind);
         // A document begins when all of it is computed. It ends at once, and its prefill with it.
         sent.answered = kind != ResponseKind::EventStream;

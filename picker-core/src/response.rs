@@ -47,7 +47,9 @@ pub enum ResponseKind {
     Json,
     /// Server-sent events with a JSON object in each.
     EventStream,
-    /// Something that is not read.
+    /// Something with a content coding, which is not decoded.
+    Coded,
+    /// Something else that is not read.
     Other,
 }
 
@@ -100,10 +102,9 @@ impl ResponseKind {
         let is_plain = content_encoding.is_none_or(|it| it.trim().eq_ignore_ascii_case("identity"));
         let media_type = content_type.and_then(|it| it.split(';').next());
         match media_type.map(str::trim) {
-            Some(it) if is_plain && it.eq_ignore_ascii_case("application/json") => Self::Json,
-            Some(it) if is_plain && it.eq_ignore_ascii_case("text/event-stream") => {
-                Self::EventStream
-            }
+            _ if !is_plain => Self::Coded,
+            Some(it) if it.eq_ignore_ascii_case("application/json") => Self::Json,
+            Some(it) if it.eq_ignore_ascii_case("text/event-stream") => Self::EventStream,
             _ => Self::Other,
         }
     }
@@ -127,13 +128,13 @@ impl ResponseReader {
             ResponseKind::EventStream => {
                 self.events.push(chunk, &mut self.document, &mut self.facts);
             }
-            ResponseKind::Other => {}
+            ResponseKind::Coded | ResponseKind::Other => {}
         }
     }
 
     /// Whether bodies of this kind are read at all.
     pub fn is_wanted(&self) -> bool {
-        self.kind != ResponseKind::Other
+        matches!(self.kind, ResponseKind::Json | ResponseKind::EventStream)
     }
 
     /// Whether output has come: tokens in a stream, or the beginning of a document.
@@ -160,7 +161,7 @@ impl ResponseReader {
                 let is_cut = self.events.finish(&mut self.document, &mut self.facts);
                 self.facts.ended || self.facts.finish.is_some() && !is_cut
             }
-            ResponseKind::Other => true,
+            ResponseKind::Coded | ResponseKind::Other => true,
         };
         ResponseSummary {
             model: self.facts.model.take(),

@@ -23,6 +23,8 @@ pub enum Stat {
     CachedTokens,
     /// Counter: tokens generated; events with output where a stream does not count its tokens.
     OutputTokens,
+    /// Counter: answers with a content coding, whose tokens are not counted.
+    CodedAnswers,
     /// Counter: streams whose first token came.
     FirstTokens,
     /// Counter: microseconds from the choice to the first token, over these streams.
@@ -69,6 +71,7 @@ impl Stat {
             Self::PromptTokens => ("prompt_tokens_total", None),
             Self::CachedTokens => ("cached_tokens_total", None),
             Self::OutputTokens => ("output_tokens_total", None),
+            Self::CodedAnswers => ("coded_answers_total", None),
             Self::FirstTokens => ("first_tokens_total", None),
             Self::FirstTokenMicros => ("first_token_us_total", None),
             Self::LaterTokens => ("later_tokens_total", None),

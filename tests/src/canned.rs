@@ -18,7 +18,8 @@ pub struct Canned {
 
 impl Canned {
     /// Starts a server; `answer` is a whole response.
-    pub async fn start(answer: &'static str) -> Result<Self> {
+    pub async fn start(answer: impl Into<Vec<u8>>) -> Result<Self> {
+        let answer: Arc<[u8]> = answer.into().into();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let connections = Arc::new(AtomicUsize::new(0));
@@ -26,7 +27,7 @@ impl Canned {
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(serve(stream, answer));
+                tokio::spawn(serve(stream, Arc::clone(&answer)));
             }
         });
         Ok(Self {
@@ -54,7 +55,7 @@ impl Drop for Canned {
 }
 
 /// Answers once per head; bodies are small and arrive with it.
-async fn serve(mut stream: TcpStream, answer: &'static str) {
+async fn serve(mut stream: TcpStream, answer: Arc<[u8]>) {
     let mut bytes = [0; 65_536];
     while let Ok(read @ 1..) = stream.read(&mut bytes).await {
         let heads = bytes[..read]
@@ -62,7 +63,7 @@ async fn serve(mut stream: TcpStream, answer: &'static str) {
             .filter(|window| window == b"\r\n\r\n")
             .count();
         for _ in 0..heads {
-            if stream.write_all(answer.as_bytes()).await.is_err() {
+            if stream.write_all(&answer).await.is_err() {
                 return;
             }
         }

@@ -74,6 +74,8 @@ async fn tokens_and_their_times_are_counted_and_in_the_access_log() -> Result<()
         body.to_string()
     };
     let known = ["prompt", "output", "first_token_us", "later_token_us"];
+    let log_lines = || -> Result<usize> { Ok(stack.log()?.matches("wasm log").count()) };
+    let said_before = log_lines()?;
     let requests = [
         (chat_body("hello", 5), 5, &known[..2]),
         (streamed(true), 5, &known),
@@ -102,9 +104,10 @@ async fn tokens_and_their_times_are_counted_and_in_the_access_log() -> Result<()
         let name = format!("wasmcustom.picker_{name}_total;pool=llm");
         stack.stat(&name).await
     };
-    // Counters are told to Envoy at the next tick.
-    eventually(async || stat("output_tokens").await.is_ok_and(|it| it == 16)).await;
-    assert_eq!(stat("output_tokens").await?, 16);
+    assert_eq!(log_lines()?, said_before, "no request has a line");
+    stack
+        .wait_for_count("output_tokens_total;pool=llm", 16)
+        .await?;
     assert_eq!(stat("first_tokens").await?, 2);
     assert_eq!(stat("later_tokens").await?, 9);
     ensure!(stat("prompt_tokens").await? >= 2);

@@ -244,7 +244,7 @@ fn a_model_has_a_limit() {
 
 #[test]
 fn only_plain_bodies_of_two_types_are_read() {
-    use ResponseKind::{EventStream, Json, Other};
+    use ResponseKind::{Coded, EventStream, Json, Other};
     for (content_type, encoding, kind) in [
         (Some("application/json"), None, Json),
         (
@@ -253,19 +253,24 @@ fn only_plain_bodies_of_two_types_are_read() {
             Json,
         ),
         (Some("text/event-stream;charset=utf-8"), None, EventStream),
-        (Some("text/event-stream"), Some("gzip"), Other),
+        (Some("text/event-stream"), Some("gzip"), Coded),
+        (Some("application/json"), Some("br"), Coded),
+        (None, Some("zstd"), Coded),
         (Some("audio/mpeg"), None, Other),
         (None, None, Other),
     ] {
         assert_eq!(ResponseKind::of_headers(content_type, encoding), kind);
     }
-    assert_eq!(
-        read(Other, "{\"model\":\"m\"}"),
-        ResponseSummary {
-            ended: true,
-            ..Default::default()
-        }
-    );
+    for kind in [Coded, Other] {
+        assert!(!ResponseReader::new(kind).is_wanted());
+        assert_eq!(
+            read(kind, "{\"model\":\"m\"}"),
+            ResponseSummary {
+                ended: true,
+                ..Default::default()
+            }
+        );
+    }
 }
 
 /// Events of the APIs, with `@` where their text is, and others between them.
