@@ -14,6 +14,7 @@ mod stats;
 mod stream;
 #[cfg(feature = "test-build")]
 mod test_hooks;
+mod verdict;
 mod worker;
 
 use proxy_wasm::traits::RootContext;

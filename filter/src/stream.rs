@@ -5,13 +5,14 @@ use std::rc::Rc;
 
 use picker_core::{
     Answered, Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request,
-    ResponseKind, ResponseReader, Shape, Stat, Ticket, Timestamp, Timing, Verdict, push_decimal,
+    ResponseKind, ResponseReader, Shape, Stat, Ticket, Timestamp, Timing, push_decimal,
 };
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
 use crate::host::{self, Buffer, HeaderMap, Headers, Host};
 use crate::reading::{Encoding, Reading, Unread};
+use crate::verdict::verdict;
 use crate::worker::Worker;
 
 /// One request and its response.
@@ -333,25 +334,6 @@ impl Stream {
             // Access logs are written after this.
             let _ = host::set_filter_state("picker", &sent.said);
         }
-    }
-}
-
-/// What the response says about the endpoint, whoever wrote it.
-fn verdict(status: &str) -> Option<Verdict> {
-    let verdict = Verdict::of_status(status.parse().ok()?)?;
-    if verdict == Verdict::Served {
-        return Some(verdict);
-    }
-    let details = host::text_property(&["response", "code_details"]).unwrap_or_default();
-    if details == "via_upstream" {
-        Some(verdict)
-    } else if details.contains("connection_failure") || details.contains("connection_timeout") {
-        Some(Verdict::Unreachable)
-    } else if details.starts_with("upstream") || details.starts_with("response_timeout") {
-        Some(Verdict::Failed)
-    } else {
-        // Envoy or another filter answered for a reason of its own.
-        None
     }
 }
 
