@@ -282,8 +282,6 @@ impl Stream {
         push_decimal(&mut said, pick.matched as u64);
         said.push('/');
         push_decimal(&mut said, pick.blocks as u64);
-        // For the access log only; a request is not worse for lacking it.
-        let _ = host::set_filter_state("picker", &said);
         destination.truncate(length);
         self.phase = Phase::Sent(Box::new(Sent {
             pool: index,
@@ -331,7 +329,7 @@ impl Stream {
                 pool.stats.add(stat, by);
             }
             timed.write_to(&mut sent.said);
-            // Access logs are written after this.
+            // Access logs are written after this; a request is not worse for lacking it there.
             let _ = host::set_filter_state("picker", &sent.said);
         }
     }
