@@ -80,7 +80,11 @@ impl Text {
                 let [byte, rest @ ..] = *input else {
                     break false;
                 };
-                self.take(*byte, &mut gather)?;
+                if let Err(fault) = self.take(*byte, &mut gather) {
+                    // What has been handed on by then must not depend on where the chunks end.
+                    gather.flush();
+                    return Err(fault);
+                }
                 *input = rest;
                 continue;
             }

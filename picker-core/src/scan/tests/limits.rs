@@ -39,6 +39,21 @@ fn a_model_name_may_have_so_many_bytes() {
 }
 
 #[test]
+fn of_a_text_that_breaks_off_all_counts_however_it_is_cut() {
+    let begins = "a".repeat(MODEL_BYTES_MAX - 100);
+    let goes_on = "b".repeat(200);
+    let body = format!("{{\"model\":\"{begins}\\n{goes_on}\\x");
+    let offset = body.len() as u64 - 1;
+    assert_eq!(
+        chat(body).faults,
+        [
+            RequestFault::Malformed { offset },
+            RequestFault::ModelUnusable
+        ]
+    );
+}
+
+#[test]
 fn a_cache_salt_may_have_so_many_bytes() {
     let body = |len| format!("{{\"messages\":[],\"cache_salt\":{}}}", long("", len));
     let request = chat(body(CACHE_SALT_BYTES_MAX));
