@@ -385,6 +385,26 @@ vllm:kv_cache_usage_perc{{engine="1"}} 0.5"#
     }
 
     #[test]
+    fn a_count_that_is_larger_than_any_is_unknown() {
+        check(&[
+            (
+                "vllm:prefix_cache_queries_total 9007199254740991",
+                "queries=9007199254740991",
+            ),
+            ("vllm:prefix_cache_queries_total 9007199254740992", ""),
+            ("vllm:prefix_cache_hits_total 1e300", ""),
+            (
+                r#"vllm:cache_config_info{block_size="4294967296",num_gpu_blocks="3"} 1"#,
+                "blocks=3 tokens=8589934592",
+            ),
+            (
+                r#"vllm:cache_config_info{block_size="16",num_gpu_blocks="9007199254740991"} 1"#,
+                "block=16 blocks=9007199254740991",
+            ),
+        ]);
+    }
+
+    #[test]
     fn the_same_series_twice_counts_once_and_the_last_wins() {
         check(&[
             (

@@ -116,7 +116,7 @@ impl Engines {
         let blocks_to_tokens = |gauge| Some(self.sum(gauge)? * block_size?);
         let tokens = |gauge, in_blocks| {
             let tokens = self.sum(gauge).or_else(|| blocks_to_tokens(in_blocks));
-            tokens.map(|tokens| tokens as u64)
+            tokens.and_then(count)
         };
         let kv_usage = self.kv_usage();
         let caching = self.values(Gauge::PrefixCaching).reduce(f64::min);
@@ -125,8 +125,8 @@ impl Engines {
             waiting: self.sum(Gauge::Waiting),
             kv_usage: kv_usage.map(|(mean, _)| mean),
             kv_usage_max: kv_usage.map(|(_, max)| max),
-            block_size: block_size.map(|size| size as u32),
-            num_blocks: self.sum(Gauge::NumBlocks).map(|blocks| blocks as u64),
+            block_size: block_size.and_then(|size| u32::try_from(count(size)?).ok()),
+            num_blocks: self.sum(Gauge::NumBlocks).and_then(count),
             capacity_tokens: self.capacity_tokens(engine),
             offload_tokens: self.offload_tokens(),
             prefix_queries: tokens(Gauge::PrefixQueries, Gauge::PrefixQueriesBlocks),
@@ -160,18 +160,20 @@ impl Engines {
     }
 
     fn offload_tokens(&self) -> Option<u64> {
-        let blocks = self.sum(Gauge::OffloadBlocks)? as u64;
-        Some(blocks.saturating_mul(self.first(Gauge::BlockSize)? as u64))
+        product(
+            count(self.sum(Gauge::OffloadBlocks)?)?,
+            self.first(Gauge::BlockSize)?,
+        )
     }
 
     fn capacity_tokens(&self, engine: EngineKind) -> Option<u64> {
         if let Some(tokens) = self.sum(Gauge::CapacityTokens) {
-            return Some(tokens as u64);
+            return count(tokens);
         }
         let engines = self.values(Gauge::NumBlocks).count() as u64;
-        let blocks = self.sum(Gauge::NumBlocks)? as u64;
+        let blocks = count(self.sum(Gauge::NumBlocks)?)?;
         let blocks = blocks.saturating_sub(engines.saturating_mul(engine.reserved_blocks()));
-        Some(blocks.saturating_mul(self.first(Gauge::BlockSize)? as u64))
+        product(blocks, self.first(Gauge::BlockSize)?)
     }
 
     /// Whether any engine sleeps.
@@ -219,6 +221,20 @@ impl Engines {
             .map(|it| it.value)
     }
 }
+
+/// A count as a whole number; unknown when it is larger than any is.
+fn count(value: f64) -> Option<u64> {
+    (value < COUNT_END).then_some(value as u64)
+}
+
+/// The tokens in so many blocks of a size.
+fn product(blocks: u64, size: f64) -> Option<u64> {
+    count(blocks as f64 * count(size)? as f64)
+}
+
+/// The first number that is no count: a double holds all whole numbers below it, and it is far
+/// above what any engine counts.
+const COUNT_END: f64 = (1_u64 << 53) as f64;
 
 /// How far above 1 a fraction may be by rounding alone.
 const KV_USAGE_NOISE: f64 = 1e-9;
