@@ -93,8 +93,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Reads a ledger; bytes of another release, or cut ones, are an empty ledger, which heals as
-    /// rows are rewritten.
+    /// Reads a ledger; bytes of another release, cut ones, and rows out of order are an empty ledger,
+    /// which heals as rows are rewritten.
     pub fn decode(bytes: &[u8]) -> Self {
         decode(bytes).unwrap_or_default()
     }
@@ -333,9 +333,11 @@ fn decode(bytes: &[u8]) -> Option<Ledger> {
         loads: row.loads().collect(),
     };
     let end = rows(bytes).last().map_or(1, |row| row.place().end);
-    (end == bytes.len()).then(|| Ledger {
-        rows: rows(bytes).map(row).collect(),
-    })
+    let rows: Vec<Row> = rows(bytes).map(row).collect();
+    // Look-ups and new rows rely on the order.
+    let is_in_order = |row: &Row| row.loads.is_sorted_by(|one, next| one.0 < next.0);
+    let are_in_order = rows.is_sorted_by_key(|row| row.slot) && rows.iter().all(is_in_order);
+    (end == bytes.len() && are_in_order).then_some(Ledger { rows })
 }
 
 /// A row not rewritten for this long is void. Owners rewrite theirs every 250 ms, so eight beats
@@ -394,6 +396,30 @@ mod tests {
                 Ledger::default(),
                 "{length} bytes"
             );
+        }
+    }
+
+    #[test]
+    fn rows_and_endpoints_out_of_order_are_an_empty_ledger() {
+        for (ids, slots, is_good) in [
+            ([3, 7], [0, 1], true),
+            ([3, 7], [1, 1], true),
+            ([7, 3], [0, 1], false),
+            ([3, 3], [0, 1], false),
+            ([3, 7], [1, 0], false),
+        ] {
+            let rows = slots.map(|slot| Row {
+                slot,
+                loads: ids.map(|id| (EndpointId(id), Load::default())).to_vec(),
+                ..Row::default()
+            });
+            let ledger = Ledger {
+                rows: rows.to_vec(),
+            };
+            let mut bytes = Vec::new();
+            ledger.encode(&mut bytes);
+            let expected = if is_good { ledger } else { Ledger::default() };
+            assert_eq!(Ledger::decode(&bytes), expected, "{ids:?} {slots:?}");
         }
     }
 

@@ -114,7 +114,7 @@ impl Snapshot {
         }
     }
 
-    /// Reads a snapshot; `None` for bytes of another release or cut ones.
+    /// Reads a snapshot; `None` for bytes of another release, cut ones, and endpoints out of order.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         if reader.u8()? != FORMAT {
@@ -136,10 +136,11 @@ impl Snapshot {
                 metrics: decode_metrics(&mut reader)?,
             });
         }
-        snapshot
-            .endpoints
-            .is_sorted_by_key(|endpoint| endpoint.id)
-            .then_some(snapshot)
+        let ids = snapshot.endpoints.iter().map(|endpoint| endpoint.id.0);
+        let is_in_order = ids
+            .chain([snapshot.next_id])
+            .is_sorted_by(|one, next| one < next);
+        is_in_order.then_some(snapshot)
     }
 }
 
@@ -349,6 +350,26 @@ mod tests {
         }
         bytes[0] += 1;
         assert_eq!(Snapshot::decode(&bytes), None, "another release's format");
+    }
+
+    #[test]
+    fn endpoints_out_of_order_are_no_snapshot() {
+        for (ids, next_id, is_good) in [
+            ([3, 7], 8, true),
+            ([7, 3], 8, false),
+            ([3, 3], 8, false),
+            ([3, 7], 7, false),
+        ] {
+            let mut snapshot = Snapshot::unknown(addresses());
+            snapshot.next_id = next_id;
+            for (endpoint, id) in snapshot.endpoints.iter_mut().zip(ids) {
+                endpoint.id = EndpointId(id);
+            }
+            let mut bytes = Vec::new();
+            snapshot.encode(&mut bytes);
+            let decoded = Snapshot::decode(&bytes);
+            assert_eq!(decoded.is_some(), is_good, "{ids:?}, then {next_id}");
+        }
     }
 
     #[test]
