@@ -65,7 +65,9 @@ impl Health {
             // What was sent before it was left alone fails too, and says nothing new.
             Verdict::Failed | Verdict::Unreachable if alone && self.failures > 0 => {}
             Verdict::Failed => self.fail(self.failures.saturating_add(1), at),
-            Verdict::Unreachable => self.fail(self.failures.max(FAILURES - 1) + 1, at),
+            Verdict::Unreachable => {
+                self.fail(self.failures.max(FAILURES - 1).saturating_add(1), at)
+            }
         }
     }
 
@@ -171,6 +173,18 @@ mod tests {
         check(&[(Verdict::Unreachable, 0)], 0, 499, false);
         check(&[(Verdict::Full, 0)], 9, 249, false);
         check(&[(Verdict::Full, 0)], 9, 250, true);
+    }
+
+    #[test]
+    fn failures_have_no_end() {
+        let mut health = Health {
+            failures: u32::MAX,
+            until: Timestamp(0),
+        };
+        for verdict in [Verdict::Unreachable, Verdict::Failed] {
+            health.judge(verdict, Timestamp(1));
+            assert!(!health.may_serve(0, Timestamp(2)), "{verdict:?}");
+        }
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Twins {
     }
 
     /// Takes over the twin of `endpoint` as it was after ring entry `sequence`; `None`, and
-    /// nothing, for cut bytes.
+    /// nothing, for bytes that are cut or describe no twin.
     pub(crate) fn decode(
         &mut self,
         endpoint: EndpointId,
@@ -143,7 +143,10 @@ impl Twins {
             let adapter = reader.count()?;
             let run = reader.count()?.map(RunId::try_from).transpose().ok()?;
             if let Some(run) = run {
-                twin.pin(&twin.path(run));
+                let path = twin.path(run);
+                // A pinned run is held.
+                path.first()?;
+                twin.pin(&path);
             }
             pins.push((
                 placed,

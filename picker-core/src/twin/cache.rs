@@ -96,25 +96,44 @@ impl Twin {
                 .collect::<Option<_>>()?;
             twin.blocks += blocks.len();
             twin.run_of.extend(blocks.iter().map(|block| (*block, id)));
-            twin.runs.put(
-                id,
-                Run {
-                    depth,
-                    parent,
-                    children: 0,
-                    pins: 0,
-                    used,
-                    blocks,
-                },
-            );
+            let run = Run {
+                depth,
+                parent,
+                children: 0,
+                pins: 0,
+                used,
+                blocks,
+            };
+            if run.blocks.is_empty() || twin.runs.put(id, run).is_some() {
+                return None;
+            }
         }
-        // Parents are more recent than their children, so they come later and are counted at the
-        // end.
-        let parents: Vec<RunId> = twin.runs.iter().filter_map(|(_, run)| run.parent).collect();
-        for parent in parents {
-            twin.runs.peek_mut(&parent)?.children += 1;
+        twin.count_children()?;
+        // No block is in two places.
+        (twin.run_of.len() == twin.blocks).then_some(twin)
+    }
+
+    /// Tells every run how many continue it; `None` unless each begins where its parent ends, so
+    /// that none comes before itself.
+    ///
+    /// Parents are more recent than their children and are decoded later.
+    fn count_children(&mut self) -> Option<()> {
+        let runs = self.runs.iter();
+        let begins: Vec<_> = runs.map(|(_, run)| (run.parent, run.depth)).collect();
+        for (parent, depth) in begins {
+            let end = match parent {
+                None => 0,
+                Some(parent) => {
+                    let parent = self.runs.peek_mut(&parent)?;
+                    parent.children += 1;
+                    parent.depth + parent.blocks.len()
+                }
+            };
+            if end != depth {
+                return None;
+            }
         }
-        Some(twin)
+        Some(())
     }
 
     /// Goes from run to run, and inside a run by bisection: equal hashes mean equal beginnings.
@@ -186,14 +205,15 @@ impl Twin {
         }
     }
 
-    /// `last` and all runs before it, the first one last.
+    /// `last` and all runs before it, the first one last; empty when `last` is none.
     pub(super) fn path(&self, last: RunId) -> Vec<RunId> {
         let mut path = Vec::new();
         let mut next = Some(last);
-        // A path is no longer than there are runs, whatever cut or strange bytes say.
-        while let Some(run) = next.filter(|_| path.len() < self.runs.len()) {
-            path.push(run);
-            next = self.runs.peek(&run).and_then(|run| run.parent);
+        while let Some(id) = next
+            && let Some(run) = self.runs.peek(&id)
+        {
+            path.push(id);
+            next = run.parent;
         }
         path
     }
@@ -294,9 +314,7 @@ impl Twin {
         let blocks = core::mem::replace(&mut tail.blocks, rest);
         let (depth, parent, pins, used) = (tail.depth, tail.parent, tail.pins, tail.used);
         tail.depth += kept;
-        let head_id = self.next_run;
-        tail.parent = Some(head_id);
-        self.insert(Run {
+        let head_id = self.insert(Run {
             depth,
             parent,
             children: 1,
@@ -304,6 +322,7 @@ impl Twin {
             used,
             blocks,
         });
+        self.runs.peek_mut(&tail_id)?.parent = Some(head_id);
         Some(head_id)
     }
 
@@ -344,8 +363,12 @@ impl Twin {
     }
 
     fn insert(&mut self, run: Run) -> RunId {
-        let id = self.next_run;
-        self.next_run = self.next_run.wrapping_add(1);
+        let mut id = self.next_run;
+        // Numbers come round again, and a run that is used all the time outlives the round.
+        while self.runs.contains(&id) {
+            id = id.wrapping_add(1);
+        }
+        self.next_run = id.wrapping_add(1);
         self.run_of
             .extend(run.blocks.iter().map(|block| (*block, id)));
         self.runs.put(id, run);

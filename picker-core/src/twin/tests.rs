@@ -364,6 +364,83 @@ fn a_twin_is_read_as_it_was_written_and_cut_bytes_change_nothing() {
     }
 }
 
+/// A run as it is written: number, parent, depth, blocks.
+type WrittenRun<'a> = (u32, Option<u64>, u32, &'a [u64]);
+
+/// A twin that holds `runs`, one of them in use by a request; `None` when there is none such.
+fn described(next_run: u32, runs: &[WrittenRun<'_>], pinned: Option<u64>) -> Option<Twins> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer(&mut bytes);
+    Health::default().encode(&mut writer);
+    Adapters::default().encode(&mut writer);
+    writer.u32(next_run);
+    writer.u32(runs.len() as u32);
+    for (id, parent, depth, blocks) in runs {
+        writer.u32(*id);
+        writer.count(*parent);
+        writer.u32(*depth);
+        writer.u64(1);
+        writer.u32(blocks.len() as u32);
+        blocks.iter().for_each(|block| writer.u64(*block));
+    }
+    for number in [2, OWNER, u64::MAX] {
+        writer.u64(number);
+    }
+    writer.count(pinned);
+    let mut twins = Twins::default();
+    twins.decode(ENDPOINT, 1, &mut Reader(&bytes))?;
+    Some(twins)
+}
+
+#[test]
+fn bytes_that_describe_no_twin_are_refused() {
+    let (head, tail): (WrittenRun<'_>, WrittenRun<'_>) =
+        ((0, None, 0, &[5, 6]), (1, Some(0), 2, &[7]));
+    let is_twin = |runs: &[WrittenRun<'_>], pinned| described(9, runs, pinned).is_some();
+    assert!(is_twin(&[tail, head], Some(1)));
+    for (runs, fault) in [
+        (
+            [tail, (0, None, 1, &[5, 6])],
+            "does not begin at the first block",
+        ),
+        (
+            [(1, Some(0), 3, &[7]), head],
+            "does not begin where its parent ends",
+        ),
+        ([(1, Some(7), 2, &[7]), head], "has an unknown parent"),
+        ([(1, Some(1), 2, &[7]), head], "is its own parent"),
+        ([tail, (0, Some(1), 3, &[5, 6])], "is its parent's parent"),
+        ([(1, Some(0), 2, &[]), head], "is empty"),
+        ([(0, None, 0, &[8]), head], "is there twice"),
+        ([(1, Some(0), 2, &[6]), head], "holds a block of another"),
+    ] {
+        assert!(!is_twin(&runs, None), "a run {fault}");
+    }
+    assert!(
+        !is_twin(&[tail, head], Some(2)),
+        "the pinned run is unknown"
+    );
+}
+
+#[test]
+fn a_run_that_outlives_a_round_of_numbers_keeps_its_own() {
+    let head: WrittenRun<'_> = (0, None, 0, &[5, 6]);
+    let mut twins = described(0, &[head], Some(0)).unwrap();
+    let prompt = [5, 6, 7].map(BlockHash);
+    let placed = twins.placement(ENDPOINT, &prompt, (OWNER, None));
+    twins.apply(3, &Entry::Placed(placed));
+    assert_eq!((twins.blocks(ENDPOINT), twins.pinned(ENDPOINT)), (3, 3));
+    let branch = [5, 8].map(BlockHash);
+    let placed = twins.placement(ENDPOINT, &branch, (OWNER, None));
+    twins.apply(4, &Entry::Placed(placed));
+    let held = Held {
+        matched: 2,
+        pinned: 2,
+    };
+    assert_eq!(twins.held(ENDPOINT, &branch), held);
+    assert_eq!(twins.held(ENDPOINT, &prompt).matched, 3);
+}
+
 #[test]
 fn an_endpoint_is_found_when_others_before_it_have_gone() {
     let mut twins = Twins::default();
