@@ -81,7 +81,7 @@ pub(crate) fn restore(
         let restored = read(&value, twins);
         oldest = oldest.min(restored).or(oldest).or(restored);
     }
-    oldest.map(|sequence: u64| sequence + 1)
+    oldest.map(|sequence: u64| sequence.saturating_add(1))
 }
 
 /// The number of the last ring record in the twin.

@@ -131,10 +131,15 @@ impl Ring {
         true
     }
 
-    /// Goes on at record `from`, or at the oldest that can still be read.
+    /// Goes on at record `from`, or at the oldest that can still be read; not past the newest, for
+    /// others would take what is appended there for records that they have missed.
     pub fn rejoin(&mut self, shared: &impl SharedData, from: u64) {
         self.lapped += u64::from(self.next > FIRST);
-        self.next = self.oldest(shared).max(from).max(self.next + 1);
+        let newest = self.newest(shared);
+        // One record of slack: the oldest is the next to be overwritten.
+        let oldest = newest.saturating_sub(RING_RECORDS - 2).max(FIRST);
+        let from = from.min(newest.saturating_add(1));
+        self.next = oldest.max(from).max(self.next + 1);
         self.is_at_end = false;
     }
 
@@ -156,8 +161,8 @@ impl Ring {
         Some(sequence)
     }
 
-    /// The oldest record that can still be read, by bisecting the ring for its newest.
-    fn oldest(&mut self, shared: &impl SharedData) -> u64 {
+    /// The newest record, by bisecting the ring.
+    fn newest(&mut self, shared: &impl SharedData) -> u64 {
         let sequence_at =
             |ring: &mut Self, position: u64| ring.read(shared, position).unwrap_or_default();
         let first = sequence_at(self, 0);
@@ -171,8 +176,7 @@ impl Ring {
                 high = middle;
             }
         }
-        // One record of slack: the oldest is the next to be overwritten.
-        newest.saturating_sub(RING_RECORDS - 2).max(FIRST)
+        newest
     }
 
     /// Reads the record under the key of `sequence` and gives its own number; `None` when the key
@@ -193,7 +197,9 @@ impl Ring {
 
 /// The number of the entry at `place` in record `sequence`: later entries have larger ones.
 pub fn entry_number(sequence: u64, place: usize) -> u64 {
-    sequence * ENTRIES_MAX as u64 + place as u64
+    sequence
+        .saturating_mul(ENTRIES_MAX as u64)
+        .saturating_add(place as u64)
 }
 
 fn encode(sequence: u64, entries: &[Entry], out: &mut Vec<u8>) {
@@ -440,6 +446,18 @@ mod tests {
             read_all(&mut Ring::new("a"), &shared).len() as u64,
             RING_RECORDS - 1
         );
+    }
+
+    #[test]
+    fn nobody_goes_on_past_the_newest_record() {
+        let shared = LocalData::default();
+        let mut writer = Ring::new("a");
+        (1..=5).for_each(|number| append(&mut writer, &shared, number));
+        for from in [6, 7, u64::MAX] {
+            let mut late = Ring::new("a");
+            late.rejoin(&shared, from);
+            assert_eq!(late.next(), 6, "from {from}");
+        }
     }
 
     #[test]
