@@ -791,6 +791,32 @@ fn a_struct_holds_every_kind_of_value() {
 }
 
 #[test]
+fn a_number_with_many_digits_is_the_same_in_every_form() {
+    let weight = 1.666_666_666_666_666_5;
+    let document = |weight: &str| {
+        format!(
+            r#"{{"pools":[{{"name":"a","endpoints":[{{"address":"10.0.0.1:8000"}}],"picker":{{
+            "plugins":[{{"type":"queue-scorer"}}],"schedulingProfiles":[{{"name":"default",
+            "plugins":[{{"pluginRef":"queue-scorer","weight":{weight}}}]}}]}}}}]}}"#
+        )
+    };
+    let mut tree: Value = serde_json::from_str(&document("0")).unwrap();
+    tree["pools"][0]["picker"]["schedulingProfiles"][0]["plugins"][0]["weight"] = json!(weight);
+    let forms = [
+        document(&weight.to_string()).into_bytes(),
+        document("1.66666666666666651864").into_bytes(),
+        encode(&tree),
+    ];
+    for form in forms {
+        let Ok(Role::Filter(config)) = parse(&form) else {
+            panic!("{:?}", parse(&form));
+        };
+        assert_eq!(config.pools[0].profile.scorers[0].weight, weight);
+        assert_eq!(parse(config.to_json().as_bytes()), Ok(Role::Filter(config)));
+    }
+}
+
+#[test]
 fn a_struct_may_have_fields_we_do_not_know() {
     let bytes = [
         // Four unknown fields, one of each wire type; then `serve` with a value that has one too.
