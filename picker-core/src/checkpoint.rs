@@ -28,12 +28,11 @@ pub(crate) fn claim(
     let mut value = Vec::new();
     let version = shared.get(&key, &mut value);
     let mut reader = Reader(&value);
-    let next = reader.u32().unwrap_or(0) as usize;
-    let since = now
-        .since(Timestamp(reader.u64().unwrap_or(0)))
-        .0
-        .min(ROUND.0);
-    let due = (since as usize).saturating_mul(count) / ROUND.0 as usize;
+    let next = reader.u32().unwrap_or(0) as usize % count.max(1);
+    let last = Timestamp(reader.u64().unwrap_or(0));
+    // A turn that is still to come was taken before the clock stepped back.
+    let since = if last <= now { now.since(last) } else { ROUND };
+    let due = (since.min(ROUND).0 as usize).saturating_mul(count) / ROUND.0 as usize;
     if due == 0 {
         return Vec::new();
     }
@@ -109,3 +108,26 @@ const WRITES_MAX: usize = 32;
 
 /// The first byte of a twin; raised when the layout changes.
 const FORMAT: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::LocalData;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    #[test]
+    fn every_twin_has_its_turn_also_after_the_clock_stepped_back() {
+        let shared = LocalData::default();
+        for (millis, places) in [
+            (5000, &[0, 1, 2, 3][..]),
+            (5400, &[]),
+            (6000, &[0, 1]),
+            (1000, &[2, 3, 0, 1]),
+            (1500, &[2]),
+        ] {
+            let now = Timestamp(1_000_000_000 + millis * 1000);
+            assert_eq!(claim(&shared, "a", 4, now), places, "at {millis} ms");
+        }
+    }
+}
