@@ -37,7 +37,8 @@ pub struct Decoder {
     left: u64,
 }
 
-/// Why a body was not decoded to its end.
+/// Why a body was not decoded to its end; where several reasons hold, which one is seen first can
+/// depend on the chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecodeError {
     /// The bytes are not of this coding, or end too early.
