@@ -9,6 +9,7 @@ pub mod compose;
 pub mod config;
 pub mod draw;
 pub mod envoy;
+pub mod fuzz;
 pub mod http;
 pub mod imports;
 pub mod live;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use xtask::bench::{self, BenchArguments};
 use xtask::config::{self, ConfigArguments};
+use xtask::fuzz::{self, FuzzArguments};
 use xtask::read::{self, ReadArguments};
 use xtask::run::{self, RunArguments};
 use xtask::test::{self, TestArguments};
@@ -24,6 +25,8 @@ enum Command {
     /// Check a configuration, of the picker or of an Envoy that runs it
     #[command(subcommand)]
     Config(ConfigArguments),
+    /// Look for bytes that a parser does not take as it should
+    Fuzz(FuzzArguments),
     /// Show a metrics page, a request or a response as the picker reads it
     #[command(subcommand)]
     Read(ReadArguments),
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::bench(&arguments),
         // Its findings have an exit code of their own.
         Command::Config(arguments) => return config::config(&arguments),
+        Command::Fuzz(arguments) => fuzz::fuzz(&arguments),
         Command::Read(arguments) => read::read(&arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Test(arguments) => test::test(arguments),

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use picker_fuzz::TARGETS;
 
 use crate::envoy::Envoy;
+use crate::fuzz;
 use crate::imports::check_filter;
 use crate::wasm::{self, TARGET, Variant};
 use crate::workspace::{cargo, command_output, find_program, root, run, step, target};
@@ -20,7 +22,7 @@ pub struct TestArguments {
     /// Leave out what takes minutes: the core's tests as wasm, and Envoy
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Everything there is
+    /// Everything there is: also half a minute of fuzzing for each parser
     #[arg(long)]
     full: bool,
 }
@@ -36,9 +38,12 @@ type Work = fn() -> Result<Outcome>;
 
 /// Runs the steps in order; the first that fails ends it.
 pub fn test(arguments: TestArguments) -> Result<()> {
-    let steps = STEPS
-        .iter()
-        .filter(|step| !(arguments.quick && step.1 == Slow::Yes));
+    let depth = match (arguments.quick, arguments.full) {
+        (true, _) => Depth::Quick,
+        (_, true) => Depth::Full,
+        _ => Depth::Usual,
+    };
+    let steps = STEPS.iter().filter(|step| step.1 <= depth);
     let mut summary: Vec<(&str, Duration, Outcome)> = Vec::new();
     for (name, _, work) in steps {
         let begun = Instant::now();
@@ -168,6 +173,11 @@ fn docs() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+fn fuzzing() -> Result<Outcome> {
+    fuzz::fuzz_each(TARGETS, FUZZED_FOR)?;
+    Ok(Outcome::Passed)
+}
+
 fn passes(command: &mut Command) -> Result<Outcome> {
     run(command)?;
     Ok(Outcome::Passed)
@@ -228,24 +238,33 @@ pub fn module_from_environment(variant: Variant) -> Option<PathBuf> {
     env::var_os(variable).map(PathBuf::from)
 }
 
-/// Whether a step takes minutes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Slow {
-    No,
-    Yes,
+/// The run from which on a step belongs to it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Depth {
+    Quick,
+    Usual,
+    Full,
 }
 
 /// The steps, cheap ones first.
-const STEPS: [(&str, Slow, Work); 8] = [
-    ("format", Slow::No, format),
-    ("clippy", Slow::No, clippy),
-    ("clippy of the filter", Slow::No, clippy_filter),
-    ("unit, golden and integration tests", Slow::No, native_tests),
-    ("imports and size of picker.wasm", Slow::No, module),
-    ("tests of picker-core as wasm", Slow::Yes, wasm_tests),
-    ("end to end in Envoy", Slow::Yes, end_to_end),
-    ("documentation", Slow::No, docs),
+const STEPS: [(&str, Depth, Work); 9] = [
+    ("format", Depth::Quick, format),
+    ("clippy", Depth::Quick, clippy),
+    ("clippy of the filter", Depth::Quick, clippy_filter),
+    (
+        "unit, golden and integration tests",
+        Depth::Quick,
+        native_tests,
+    ),
+    ("imports and size of picker.wasm", Depth::Quick, module),
+    ("tests of picker-core as wasm", Depth::Usual, wasm_tests),
+    ("end to end in Envoy", Depth::Usual, end_to_end),
+    ("documentation", Depth::Quick, docs),
+    ("fuzzing", Depth::Full, fuzzing),
 ];
+
+/// How long each target is fuzzed in a full run.
+const FUZZED_FOR: Duration = Duration::from_secs(30);
 
 /// The package that links for wasm only.
 const FILTER: &str = "picker-filter";
