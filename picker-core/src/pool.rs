@@ -8,6 +8,7 @@ use crate::candidate::{Candidate, Context};
 use crate::draw::Draws;
 use crate::eligibility::eligible;
 use crate::health::Verdict;
+use crate::load_report::LoadReport;
 use crate::means::Means;
 use crate::pace::Pace;
 use crate::profile::Profile;
@@ -183,6 +184,16 @@ impl Pool {
                 at: now,
             };
             self.replica.tell(shared, |_| Some(Entry::Judged(judged)));
+        }
+    }
+
+    /// What the endpoint says of its load with its answer: newer than any page, for this worker, until
+    /// the next snapshot.
+    pub fn on_load_report(&mut self, ticket: &Ticket, report: LoadReport, now: Timestamp) {
+        if let Some(id) = ticket.endpoint {
+            let totals = self.tally.totals([id].into_iter(), now);
+            let sent = totals.first().map_or(0, |load| load.sent);
+            self.view.take_in(id, report, sent, now);
         }
     }
 

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::str::FromStr;
 
 use crate::bytes::{Reader, Writer};
+use crate::load_report::LoadReport;
 use crate::metrics::{EndpointMetrics, Lora};
 use crate::shared::SharedData;
 use crate::{Address, EndpointId, Span, Timestamp};
@@ -184,6 +185,25 @@ impl View {
             None => {
                 self.unreadable += 1;
                 false
+            }
+        }
+    }
+
+    /// Takes what the endpoint `id` reports of its load until the next snapshot comes; `sent` is
+    /// what was sent to it by then.
+    pub(crate) fn take_in(&mut self, id: EndpointId, report: LoadReport, sent: u32, at: Timestamp) {
+        let endpoints = &mut self.snapshot.endpoints;
+        let Ok(index) = endpoints.binary_search_by_key(&id, |endpoint| endpoint.id) else {
+            return;
+        };
+        // Old numbers beside new ones would tell of a moment that never was.
+        let is_whole = report.running.is_some() && report.waiting.is_some();
+        if let Some(endpoint) = endpoints.get_mut(index) {
+            let metrics = &mut endpoint.metrics;
+            metrics.kv_usage = report.kv_usage.or(metrics.kv_usage);
+            if is_whole {
+                (metrics.running, metrics.waiting) = (report.running, report.waiting);
+                (endpoint.scraped_at, endpoint.sent_at_scrape) = (Some(at), sent);
             }
         }
     }

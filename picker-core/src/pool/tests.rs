@@ -627,3 +627,34 @@ fn answers_bring_a_twin_that_is_too_large_down_to_its_engine() {
     assert!(untold > 1000, "without answers it stays wrong: {untold}");
     assert!(told * 3 < untold, "{told} blocks instead of {untold}");
 }
+
+#[test]
+fn a_load_report_counts_until_the_next_snapshot() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(2, 5);
+    publish(&shared, "llm", &idle(2, at(0)));
+    let picked = pool.pick(&shared, &request(1, 2), &mut draws, at(0));
+    let ticket = picked.unwrap().ticket;
+    let id = ticket.endpoint.unwrap();
+    let report = |waiting| LoadReport {
+        running: Some(7.0),
+        waiting,
+        kv_usage: Some(0.5),
+    };
+    let seen = |pool: &Pool| {
+        let endpoint = pool.snapshot().endpoint(id).unwrap();
+        let metrics = &endpoint.metrics;
+        let numbers = (metrics.running, metrics.waiting, metrics.kv_usage);
+        (numbers, endpoint.scraped_at, endpoint.sent_at_scrape)
+    };
+    pool.on_load_report(&ticket, report(None), at(1));
+    let numbers = (None, Some(0.0), Some(0.5));
+    assert_eq!(seen(&pool), (numbers, Some(at(0)), 0), "half a report");
+    pool.on_load_report(&ticket, report(Some(3.0)), at(2));
+    let numbers = (Some(7.0), Some(3.0), Some(0.5));
+    assert_eq!(seen(&pool), (numbers, Some(at(2)), 1));
+    publish(&shared, "llm", &idle(2, at(3)));
+    pool.tick(&shared, at(3));
+    let numbers = (None, Some(0.0), Some(0.0));
+    assert_eq!(seen(&pool), (numbers, Some(at(3)), 0));
+}
