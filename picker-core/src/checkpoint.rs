@@ -29,10 +29,13 @@ pub(crate) fn claim(
     let version = shared.get(&key, &mut value);
     let mut reader = Reader(&value);
     let next = reader.u32().unwrap_or(0) as usize;
-    let since = now
-        .since(Timestamp(reader.u64().unwrap_or(0)))
-        .0
-        .min(ROUND.0);
+    let last = Timestamp(reader.u64().unwrap_or(0));
+    // A time far ahead was written before the clock stepped back: all are due.
+    let since = if last > now.after(ROUND) {
+        ROUND.0
+    } else {
+        now.since(last).0.min(ROUND.0)
+    };
     let due = (since as usize).saturating_mul(count) / ROUND.0 as usize;
     if due == 0 {
         return Vec::new();

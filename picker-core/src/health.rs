@@ -58,10 +58,13 @@ impl Verdict {
 impl Health {
     /// Takes in a verdict.
     pub(crate) fn judge(&mut self, verdict: Verdict, at: Timestamp) {
-        let alone = at < self.until;
+        let alone = self.is_alone(at);
         match verdict {
             Verdict::Served => *self = Self::default(),
-            Verdict::Full => self.until = self.until.max(at.after(FULL_FOR)),
+            Verdict::Full => {
+                let until = at.after(FULL_FOR);
+                self.until = if alone { self.until.max(until) } else { until };
+            }
             // What was sent before it was left alone fails too, and says nothing new.
             Verdict::Failed | Verdict::Unreachable if alone && self.failures > 0 => {}
             Verdict::Failed => self.fail(self.failures.saturating_add(1), at),
@@ -79,7 +82,13 @@ impl Health {
 
     /// Whether a request may go there, given how many are there.
     pub(crate) fn may_serve(self, in_flight: u32, now: Timestamp) -> bool {
-        now >= self.until && (self.failures < FAILURES || in_flight == 0)
+        !self.is_alone(now) && (self.failures < FAILURES || in_flight == 0)
+    }
+
+    /// Nobody is left alone for longer than the longest time: such a moment is from before the
+    /// clock stepped back.
+    fn is_alone(self, now: Timestamp) -> bool {
+        now < self.until && self.until.since(now) <= FAILED_FOR_MAX
     }
 
     pub(crate) fn encode(self, writer: &mut Writer<'_>) {
