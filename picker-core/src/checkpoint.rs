@@ -10,14 +10,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::bytes::{Reader, Writer};
-use crate::ring::{ENTRIES_MAX, entry_number};
+use crate::ring::{ENTRIES_MAX, SEQUENCE_MAX, entry_number};
 use crate::shared::SharedData;
 use crate::twin::Twins;
 use crate::{EndpointId, Span, Timestamp};
 
 /// Claims the twins that are due to be written; their places in the list of `count` endpoints.
 ///
-/// All twins are written once in [`ROUND`], a few at a time. To be called at every slow tick.
+/// All twins are written once in [`ROUND`], a few at a time. To be called at every slow tick, for
+/// at least one endpoint.
 pub(crate) fn claim(
     shared: &impl SharedData,
     pool: &str,
@@ -28,7 +29,7 @@ pub(crate) fn claim(
     let mut value = Vec::new();
     let version = shared.get(&key, &mut value);
     let mut reader = Reader(&value);
-    let next = reader.u32().unwrap_or(0) as usize;
+    let next = reader.u32().unwrap_or(0) as usize % count;
     let last = Timestamp(reader.u64().unwrap_or(0));
     // A time far ahead was written before the clock stepped back: all are due.
     let since = if last > now.after(ROUND) {
@@ -94,7 +95,7 @@ fn read(value: &[u8], twins: &mut Twins) -> Option<u64> {
         return None;
     }
     let endpoint = EndpointId(reader.u32()?);
-    let sequence = reader.u64()?;
+    let sequence = reader.u64().filter(|it| *it <= SEQUENCE_MAX)?;
     let last = entry_number(sequence, ENTRIES_MAX - 1);
     twins.decode(endpoint, last, &mut reader)?;
     Some(sequence)

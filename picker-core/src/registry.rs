@@ -66,9 +66,8 @@ pub fn affirm(
         } else if is_current {
             affirmed = Affirmed::Replaced;
         }
-    } else {
-        add_name(shared, pool);
     }
+    add_name(shared, pool);
     let document = document.to_string();
     let registration = Registration {
         configured_at: since,
@@ -141,6 +140,10 @@ fn add_name(shared: &impl SharedData, pool: &str) {
         let names = decode_names(&value);
         if names.len() >= NAMES_MAX || names.iter().any(|name| name == pool) {
             return;
+        }
+        if names.is_empty() {
+            // Bytes that name nobody would hide the name.
+            value.clear();
         }
         value.extend_from_slice(pool.as_bytes());
         value.push(b'\n');

@@ -6,4 +6,5 @@
 )]
 
 mod clock_steps;
+mod foreign_state;
 mod world;
