@@ -5,14 +5,14 @@ use std::rc::Rc;
 
 use picker_core::{
     Answered, Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request,
-    ResponseKind, ResponseReader, Shape, Stat, Ticket, Timestamp, Timing, push_decimal,
+    ResponseKind, ResponseReader, Shape, Stat, Ticket, Timestamp, Timing, Verdict, push_decimal,
 };
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
 use crate::host::{self, Buffer, HeaderMap, Headers, Host};
 use crate::reading::{Encoding, Reading, Unread};
-use crate::verdict::verdict;
+use crate::verdict;
 use crate::worker::Worker;
 
 /// One request and its response.
@@ -37,6 +37,10 @@ struct Sent {
     /// The chosen endpoint, as Envoy writes addresses.
     destination: String,
     reader: ResponseReader,
+    /// Whether the endpoint has begun to answer well.
+    is_begun: bool,
+    /// Whether its answer is complete.
+    has_ended: bool,
     /// Whether tokens have arrived and the endpoint's prefill is given back, or is to be given back at the end.
     answered: bool,
     timing: Timing,
@@ -103,7 +107,7 @@ impl HttpContext for Stream {
         self.decide_read()
     }
 
-    fn on_http_response_headers(&mut self, _: usize, _: bool) -> Action {
+    fn on_http_response_headers(&mut self, _: usize, ends: bool) -> Action {
         let Phase::Sent(sent) = &mut self.phase else {
             return Action::Continue;
         };
@@ -133,10 +137,12 @@ impl HttpContext for Stream {
             };
             known.get_or_insert(std::str::from_utf8(value).unwrap_or_default());
         }
-        if let Some(verdict) = status.and_then(verdict) {
+        if let Some(verdict) = status.and_then(verdict::of_status) {
             pool.pool
                 .on_verdict(&Host, &sent.ticket, verdict, host::now());
+            sent.is_begun = verdict == Verdict::Begun;
         }
+        sent.has_ended = ends;
         let kind = ResponseKind::of_headers(media_type, encoding);
         let is_coded = kind == ResponseKind::Coded;
         pool.stats.add(Stat::CodedAnswers, u64::from(is_coded));
@@ -147,10 +153,11 @@ impl HttpContext for Stream {
     }
 
     /// `size` is that of this chunk alone: nothing of a response is held.
-    fn on_http_response_body(&mut self, size: usize, _: bool) -> Action {
+    fn on_http_response_body(&mut self, size: usize, ends: bool) -> Action {
         let Phase::Sent(sent) = &mut self.phase else {
             return Action::Continue;
         };
+        sent.has_ended = ends;
         if size == 0 || !sent.reader.is_wanted() {
             return Action::Continue;
         }
@@ -164,6 +171,13 @@ impl HttpContext for Stream {
             if let Some(pool) = worker.pools.get_mut(sent.pool) {
                 pool.pool.on_first_byte(&Host, &mut sent.ticket, now);
             }
+        }
+        Action::Continue
+    }
+
+    fn on_http_response_trailers(&mut self, _: usize) -> Action {
+        if let Phase::Sent(sent) = &mut self.phase {
+            sent.has_ended = true;
         }
         Action::Continue
     }
@@ -288,6 +302,8 @@ impl Stream {
             ticket: pick.ticket,
             destination,
             reader: ResponseReader::new(ResponseKind::Other),
+            is_begun: false,
+            has_ended: false,
             answered: false,
             timing: Timing::new(now),
             said,
@@ -322,6 +338,10 @@ impl Stream {
             && let Some(pool) = worker.pools.get_mut(sent.pool)
         {
             let (mut sent, now) = (*sent, host::now());
+            let verdict = sent.is_begun.then(|| verdict::at_end(sent.has_ended));
+            if let Some(verdict) = verdict.flatten() {
+                pool.pool.on_verdict(&Host, &sent.ticket, verdict, now);
+            }
             let answered = sent.reader.finish().into();
             pool.pool.on_done(&Host, &mut sent.ticket, answered, now);
             let timed = sent.timing.end(answered, now);

@@ -1,8 +1,9 @@
 //! Failing fast is not being idle.
 //!
 //! An endpoint that fails request after request is left alone for a while, longer each time it
-//! fails again, and gets one request at a time to prove itself after that. One that says it is full
-//! is left alone for a moment. What the client did wrong says nothing about the endpoint.
+//! fails again, and gets one request at a time to prove itself after that: more as soon as it has
+//! begun to answer one, but only one that it has answered to the end is forgiveness. One that says
+//! it is full is left alone for a moment. What the client did wrong says nothing about the endpoint.
 
 use crate::bytes::{Reader, Writer};
 use crate::{Span, Timestamp};
@@ -10,11 +11,13 @@ use crate::{Span, Timestamp};
 /// What an answer says about the endpoint that gave it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
+    /// It has begun to answer well.
+    Begun,
     /// It failed, by a 5xx or by cutting the exchange.
     Failed,
     /// It said that it is full: 429 or 503.
     Full,
-    /// It served the request.
+    /// It served the request to the end.
     Served,
     /// Nothing listens at its address.
     Unreachable,
@@ -25,6 +28,8 @@ pub enum Verdict {
 pub struct Health {
     /// Failures since it served a request.
     failures: u32,
+    /// Whether it has begun to answer since the last failure.
+    begun: bool,
     /// Until when it is left alone.
     until: Timestamp,
 }
@@ -33,7 +38,7 @@ impl Verdict {
     /// What a status says; `None` when it says nothing about the endpoint.
     pub fn of_status(status: u16) -> Option<Self> {
         match status {
-            200..400 => Some(Self::Served),
+            200..400 => Some(Self::Begun),
             429 | 503 => Some(Self::Full),
             500.. => Some(Self::Failed),
             _ => None,
@@ -46,11 +51,18 @@ impl Verdict {
             Self::Full => 2,
             Self::Served => 3,
             Self::Unreachable => 4,
+            Self::Begun => 5,
         }
     }
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
-        let all = [Self::Failed, Self::Full, Self::Served, Self::Unreachable];
+        let all = [
+            Self::Begun,
+            Self::Failed,
+            Self::Full,
+            Self::Served,
+            Self::Unreachable,
+        ];
         all.into_iter().find(|verdict| verdict.code() == code)
     }
 }
@@ -60,6 +72,7 @@ impl Health {
     pub(crate) fn judge(&mut self, verdict: Verdict, at: Timestamp) {
         let alone = self.is_alone(at);
         match verdict {
+            Verdict::Begun => (self.begun, self.until) = (true, Timestamp::default()),
             Verdict::Served => *self = Self::default(),
             Verdict::Full => {
                 let until = at.after(FULL_FOR);
@@ -73,7 +86,7 @@ impl Health {
     }
 
     fn fail(&mut self, failures: u32, at: Timestamp) {
-        self.failures = failures;
+        (self.failures, self.begun) = (failures, false);
         if let Some(again) = failures.checked_sub(FAILURES) {
             let span = Span(FAILED_FOR.0 << again.min(10)).min(FAILED_FOR_MAX);
             self.until = at.after(span);
@@ -82,7 +95,7 @@ impl Health {
 
     /// Whether a request may go there, given how many are there.
     pub(crate) fn may_serve(self, in_flight: u32, now: Timestamp) -> bool {
-        !self.is_alone(now) && (self.failures < FAILURES || in_flight == 0)
+        !self.is_alone(now) && (self.failures < FAILURES || self.begun || in_flight == 0)
     }
 
     /// Nobody is left alone for longer than the longest time: such a moment is from before the
@@ -93,6 +106,7 @@ impl Health {
 
     pub(crate) fn encode(self, writer: &mut Writer<'_>) {
         writer.u32(self.failures);
+        writer.u8(u8::from(self.begun));
         writer.u64(self.until.0);
     }
 
@@ -100,13 +114,18 @@ impl Health {
         let failures = reader.u32()?;
         Some(Self {
             failures,
+            begun: reader.u8()? == 1,
             until: Timestamp(reader.u64()?),
         })
     }
 
-    /// Whether there is nothing to forgive, so that serving a request is no news.
-    pub(crate) fn is_clean(self) -> bool {
-        self == Self::default()
+    /// Whether a verdict would change anything.
+    pub(crate) fn is_news(self, verdict: Verdict) -> bool {
+        match verdict {
+            Verdict::Begun => !self.begun && self != Self::default(),
+            Verdict::Served => self != Self::default(),
+            Verdict::Failed | Verdict::Full | Verdict::Unreachable => true,
+        }
     }
 }
 
@@ -176,6 +195,29 @@ mod tests {
     }
 
     #[test]
+    fn one_that_begins_to_answer_gets_more_and_is_forgiven_at_the_end() {
+        use Verdict::{Begun, Failed, Served};
+        let failed = [(Failed, 0), (Failed, 0), (Failed, 0), (Begun, 500)];
+        check(&failed, 9, 500, true);
+        let cut = [&failed[..], &[(Failed, 501)]].concat();
+        check(&cut, 0, 1500, false);
+        check(&cut, 0, 1501, true);
+        let forgiven = [&failed[..], &[(Served, 501), (Failed, 502), (Failed, 502)]].concat();
+        check(&forgiven, 9, 502, true);
+    }
+
+    #[test]
+    fn what_changes_nothing_is_no_news() {
+        let mut health = Health::default();
+        assert!(!health.is_news(Verdict::Begun) && !health.is_news(Verdict::Served));
+        health.judge(Verdict::Failed, Timestamp(0));
+        assert!(health.is_news(Verdict::Begun) && health.is_news(Verdict::Served));
+        health.judge(Verdict::Begun, Timestamp(0));
+        assert!(!health.is_news(Verdict::Begun) && health.is_news(Verdict::Served));
+        assert!(health.is_news(Verdict::Failed) && health.is_news(Verdict::Full));
+    }
+
+    #[test]
     fn a_refused_connection_counts_at_once_and_being_full_is_short() {
         check(&[(Verdict::Unreachable, 0)], 0, 499, false);
         check(&[(Verdict::Full, 0)], 9, 249, false);
@@ -199,7 +241,7 @@ mod tests {
         for status in [400, 401, 404, 413, 422] {
             assert_eq!(Verdict::of_status(status), None, "{status}");
         }
-        assert_eq!(Verdict::of_status(200), Some(Verdict::Served));
+        assert_eq!(Verdict::of_status(200), Some(Verdict::Begun));
         assert_eq!(Verdict::of_status(503), Some(Verdict::Full));
         assert_eq!(Verdict::of_status(500), Some(Verdict::Failed));
     }

@@ -176,7 +176,7 @@ impl Pool {
         let Some(endpoint) = ticket.endpoint else {
             return;
         };
-        if verdict != Verdict::Served || !self.twins().health(endpoint).is_clean() {
+        if self.twins().health(endpoint).is_news(verdict) {
             let judged = Judged {
                 endpoint,
                 verdict,
