@@ -4,6 +4,7 @@
 //! ports are free ones, so tests run side by side.
 
 pub mod canned;
+pub mod load;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use sim::server::{Server, ServerOptions};
+use sim::server::{FaultChange, Server, ServerOptions};
 use tokio::time::{Instant, sleep};
 use xtask::bootstrap::Bootstrap;
 use xtask::compose::{Addresses, Destination, compose, document};
@@ -247,16 +248,10 @@ pub async fn requests(server: &Server) -> Result<Vec<Value>> {
         .collect())
 }
 
-/// Makes a server misbehave, or behave again.
-pub async fn set_faults(server: &Server, faults: &Value) -> Result<()> {
-    let body = faults.to_string();
-    let response = post(server.address(), "/sim/faults", body.as_bytes()).await?;
-    ensure!(
-        response.status == 200,
-        "/sim/faults: {} {}",
-        response.status,
-        response.text()
-    );
+/// Makes a server misbehave, or behave again; what is not named stays as it is.
+pub fn set_faults(server: &Server, faults: &Value) -> Result<()> {
+    let change = FaultChange::parse(faults.to_string().as_bytes(), server.faults())?;
+    server.change_faults(change);
     Ok(())
 }
 

@@ -160,7 +160,7 @@ async fn failed(stack: &Stack) -> Result<()> {
 
 async fn faulty(stack: &Stack, requests: &str) -> Result<()> {
     for server in &stack.servers {
-        set_faults(server, &json!({"requests": requests})).await?;
+        set_faults(server, &json!({"requests": requests}))?;
     }
     Ok(())
 }

@@ -66,7 +66,7 @@ async fn metrics_that_stop_coming_grow_stale_and_no_request_fails() -> Result<()
         "cut",
         "slow:2000",
     ] {
-        set_faults(&stack.servers[0], &json!({"metrics": fault})).await?;
+        set_faults(&stack.servers[0], &json!({"metrics": fault}))?;
         let state = stack
             .wait(&format!("{fault} makes it stale"), |state| {
                 find(state, &odd).is_ok_and(|endpoint| !endpoint.fresh)
@@ -75,7 +75,7 @@ async fn metrics_that_stop_coming_grow_stale_and_no_request_fails() -> Result<()
         let fresh = state.endpoints().filter(|endpoint| endpoint.fresh).count();
         assert_eq!(fresh, 2, "{fault}: the others are as before");
         send(&stack, 10).await?;
-        set_faults(&stack.servers[0], &json!({"metrics": "ok"})).await?;
+        set_faults(&stack.servers[0], &json!({"metrics": "ok"}))?;
         stack
             .wait(&format!("{fault} is over"), |state| {
                 find(state, &odd).is_ok_and(|endpoint| endpoint.fresh)
@@ -92,7 +92,7 @@ async fn the_last_good_metrics_hold_until_they_are_stale() -> Result<()> {
     let stack = draft.start().await?;
     let odd = stack.servers[0].address().to_string();
     let begun = Instant::now();
-    set_faults(&stack.servers[0], &json!({"metrics": "error"})).await?;
+    set_faults(&stack.servers[0], &json!({"metrics": "error"}))?;
     stack
         .wait("it is stale", |state| {
             find(state, &odd).is_ok_and(|endpoint| !endpoint.fresh)

@@ -60,6 +60,8 @@ pub enum RequestFault {
     Hang,
     /// By closing the connection.
     Reset,
+    /// With 200 and the beginning of a stream, and then the connection closes.
+    Cut,
 }
 
 /// Why a fault could not be read.
@@ -123,6 +125,7 @@ impl Faults {
             Some("ok") => RequestFault::Ok,
             Some("hang") => RequestFault::Hang,
             Some("reset") => RequestFault::Reset,
+            Some("cut") => RequestFault::Cut,
             Some("error") => {
                 let status = words.next().and_then(|word| word.parse().ok());
                 let status = status.filter(|status| (400..600).contains(status));
@@ -164,6 +167,7 @@ impl Faults {
             RequestFault::Error(status) => format!("error:{status}"),
             RequestFault::Hang => "hang".to_owned(),
             RequestFault::Reset => "reset".to_owned(),
+            RequestFault::Cut => "cut".to_owned(),
         };
         if let Some(rate) = self.rate {
             requests.push_str(&format!(":{rate}"));
@@ -252,6 +256,7 @@ mod tests {
             "hang",
             "reset",
             "reset:0.5",
+            "cut",
         ] {
             let mut faults = Faults::default();
             faults.set_requests(requests).unwrap();
