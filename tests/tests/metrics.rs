@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use picker_tests::{Draft, Stack, servers, set_faults};
+use picker_tests::load::{Load, LoadOptions};
+use picker_tests::{DESTINATIONS, Draft, Stack, servers, set_faults};
 use serde_json::json;
 use sim::server::{Faults, MetricsFault, ServerOptions};
 use xtask::compose::Destination;
@@ -81,6 +82,50 @@ async fn metrics_that_stop_coming_grow_stale_and_no_request_fails() -> Result<()
                 find(state, &odd).is_ok_and(|endpoint| endpoint.fresh)
             })
             .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_any_metrics_requests_are_spread_by_what_is_in_flight() -> Result<()> {
+    for destination in DESTINATIONS {
+        let mut draft = Draft::new(destination, servers(3)).await?;
+        let scrape = &mut draft.pool()?["scrape"];
+        scrape["stalenessThreshold"] = json!("500ms");
+        scrape["timeout"] = json!("300ms");
+        let stack = draft.start().await?;
+        let options = LoadOptions {
+            clients: 6,
+            patience: Duration::from_secs(10),
+        };
+        let load = Load::start(stack.addresses.traffic, options);
+        load.more(50).await?;
+        for (server, fault) in stack.servers.iter().zip(["error", "hang", "html"]) {
+            set_faults(server, &json!({"metrics": fault}))?;
+        }
+        let none_fresh = |state: &State| state.endpoints().all(|endpoint| !endpoint.fresh);
+        stack.wait("all are stale", none_fresh).await?;
+        let during = load.more(300).await?;
+        let state = stack.state().await?;
+        let served: Vec<usize> = stack
+            .servers
+            .iter()
+            .map(|it| during.served_by(it))
+            .collect();
+        println!(
+            "{destination:?}, no metrics: {served:?}, {} failed",
+            during.failed()
+        );
+        assert!(none_fresh(&state), "{state:?}");
+        assert!(served.iter().all(|count| *count >= 50), "{served:?}");
+        for server in &stack.servers {
+            set_faults(server, &json!({"metrics": "ok"}))?;
+        }
+        let all_fresh = |state: &State| state.endpoints().all(|endpoint| endpoint.fresh);
+        stack.wait("all are fresh again", all_fresh).await?;
+        let tally = load.stop().await?;
+        assert_eq!(tally.failed(), 0, "{tally:?}");
+        stack.wait_until_idle().await?;
     }
     Ok(())
 }
