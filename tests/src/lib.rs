@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use sim::server::{FaultChange, Server, ServerOptions};
 use tokio::time::{Instant, sleep};
+use xtask::bench::cpu::resident_bytes;
 use xtask::bootstrap::Bootstrap;
 use xtask::compose::{Addresses, Destination, compose, document};
 use xtask::envoy::Envoy;
@@ -203,6 +204,11 @@ impl Stack {
         let found = self.stat(&name).await?;
         ensure!(found == count, "{name} is {found} and not {count}");
         Ok(())
+    }
+
+    /// Envoy's resident memory, in bytes.
+    pub fn memory(&self) -> Result<u64> {
+        resident_bytes(self.proxy.pid().context("Envoy has ended")?)
     }
 
     /// Envoy's log so far, access log included.

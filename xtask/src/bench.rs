@@ -3,7 +3,7 @@
 //! What takes time on this machine is only ever compared within one run.
 
 mod bodies;
-mod cpu;
+pub mod cpu;
 mod decision;
 mod memory;
 mod overhead;
