@@ -136,11 +136,11 @@ async fn fifty_requests_in_one_segment_are_answered_in_order() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_of_single_bytes_is_read_as_a_whole() -> Result<()> {
-    let stack = Draft::new(Destination::OriginalDst, servers(2))
-        .await?
-        .start()
-        .await?;
+async fn a_body_of_single_bytes_and_trailers_is_read_as_a_whole() -> Result<()> {
+    let mut draft = Draft::new(Destination::OriginalDst, servers(2)).await?;
+    let manager = draft.bootstrap.manager_mut("traffic")?;
+    manager["http_protocol_options"] = json!({"enable_trailers": true});
+    let stack = draft.start().await?;
     let prompt = "The same words in both. ".repeat(40);
     stack.chat(&prompt).await?;
     let body = chat_body(&prompt, 1);

@@ -65,6 +65,40 @@ async fn one(stack: &Stack, trouble: &Value, over: &Value) -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn with_no_endpoint_left_requests_fail_at_once_and_are_served_as_soon_as_one_is_back()
+-> Result<()> {
+    for mode in ["FailOpen", "FailClose"] {
+        let mut draft = Draft::new(Destination::OriginalDst, servers(3)).await?;
+        draft.pool()?["failureMode"] = json!(mode);
+        let stack = draft.start().await?;
+        for server in &stack.servers {
+            set_faults(server, &json!({"refuse": true}))?;
+        }
+        for _ in 0..20 {
+            let begun = Instant::now();
+            let response = stack.chat("hello").await?;
+            let took = begun.elapsed();
+            ensure!(response.status == 503, "{mode}: {}", response.status);
+            ensure!(took < Duration::from_secs(2), "{mode}: {took:?}");
+        }
+        set_faults(&stack.servers[1], &json!({"refuse": false}))?;
+        let back = Instant::now();
+        let is_served = async || stack.chat("hello").await.is_ok_and(|it| it.status == 200);
+        ensure!(
+            eventually(is_served).await,
+            "{mode}: it is not served again"
+        );
+        println!("{mode}: served {:.1?} after one is back", back.elapsed());
+        for _ in 0..20 {
+            let response = stack.chat("hello").await?;
+            ensure!(response.status == 200, "{mode}: {}", response.status);
+        }
+        stack.wait_until_idle().await?;
+    }
+    Ok(())
+}
+
 /// Faults of one server and how they end.
 fn troubles() -> Vec<[Value; 2]> {
     let kinds = [
