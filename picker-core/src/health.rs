@@ -2,8 +2,9 @@
 //!
 //! An endpoint that fails request after request is left alone for a while, longer each time it
 //! fails again, and gets one request at a time to prove itself after that: more as soon as it has
-//! begun to answer one, but only one that it has answered to the end is forgiveness. One that says
-//! it is full is left alone for a moment. What the client did wrong says nothing about the endpoint.
+//! begun to answer one, but only an answer to the end is forgiveness. One that says it is full is
+//! left alone for a moment, longer each time it says so again. What the client did wrong says
+//! nothing about the endpoint.
 
 use crate::bytes::{Reader, Writer};
 use crate::{Span, Timestamp};
@@ -28,7 +29,9 @@ pub enum Verdict {
 pub struct Health {
     /// Failures since it served a request.
     failures: u32,
-    /// Whether it has begun to answer since the last failure.
+    /// How often in a row it said that it is full.
+    fulls: u32,
+    /// Whether it has begun to answer since it failed or said that it is full.
     begun: bool,
     /// Until when it is left alone.
     until: Timestamp,
@@ -72,11 +75,16 @@ impl Health {
     pub(crate) fn judge(&mut self, verdict: Verdict, at: Timestamp) {
         let alone = self.is_alone(at);
         match verdict {
-            Verdict::Begun => (self.begun, self.until) = (true, Timestamp::default()),
+            Verdict::Begun => {
+                (self.begun, self.fulls, self.until) = (true, 0, Timestamp::default());
+            }
+            // One that began before it failed is no sign that it serves again.
+            Verdict::Served if !self.begun => {}
             Verdict::Served => *self = Self::default(),
+            Verdict::Full if alone => self.until = self.until.max(at.after(FULL_FOR)),
             Verdict::Full => {
-                let until = at.after(FULL_FOR);
-                self.until = if alone { self.until.max(until) } else { until };
+                self.until = at.after(doubled(FULL_FOR, self.fulls).min(FULL_FOR_MAX));
+                (self.fulls, self.begun) = (self.fulls.saturating_add(1), false);
             }
             // What was sent before it was left alone fails too, and says nothing new.
             Verdict::Failed | Verdict::Unreachable if alone && self.failures > 0 => {}
@@ -88,8 +96,7 @@ impl Health {
     fn fail(&mut self, failures: u32, at: Timestamp) {
         (self.failures, self.begun) = (failures, false);
         if let Some(again) = failures.checked_sub(FAILURES) {
-            let span = Span(FAILED_FOR.0 << again.min(10)).min(FAILED_FOR_MAX);
-            self.until = at.after(span);
+            self.until = at.after(doubled(FAILED_FOR, again).min(FAILED_FOR_MAX));
         }
     }
 
@@ -106,14 +113,16 @@ impl Health {
 
     pub(crate) fn encode(self, writer: &mut Writer<'_>) {
         writer.u32(self.failures);
+        writer.u32(self.fulls);
         writer.u8(u8::from(self.begun));
         writer.u64(self.until.0);
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        let failures = reader.u32()?;
+        let (failures, fulls) = (reader.u32()?, reader.u32()?);
         Some(Self {
             failures,
+            fulls,
             begun: reader.u8()? == 1,
             until: Timestamp(reader.u64()?),
         })
@@ -123,10 +132,15 @@ impl Health {
     pub(crate) fn is_news(self, verdict: Verdict) -> bool {
         match verdict {
             Verdict::Begun => !self.begun && self != Self::default(),
-            Verdict::Served => self != Self::default(),
+            Verdict::Served => self.begun,
             Verdict::Failed | Verdict::Full | Verdict::Unreachable => true,
         }
     }
+}
+
+/// `span`, twice as long for each of `times`.
+fn doubled(span: Span, times: u32) -> Span {
+    Span(span.0 << times.min(10))
 }
 
 /// Failures in a row before an endpoint is left alone: one bad request may be the request's own
@@ -139,12 +153,16 @@ const FAILED_FOR: Span = Span::from_millis(500);
 /// How long it is left alone at most.
 const FAILED_FOR_MAX: Span = Span::from_millis(30_000);
 
-/// How long an endpoint that said it is full is left alone: a few steps of its scheduler.
+/// How long an endpoint that said it is full is left alone at first: a few steps of its scheduler.
 const FULL_FOR: Span = Span::from_millis(250);
+
+/// How long it is left alone at most, for it may have room again at any moment.
+const FULL_FOR_MAX: Span = Span::from_millis(2000);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -165,23 +183,19 @@ mod tests {
 
     #[test]
     fn three_failures_in_a_row_leave_an_endpoint_alone() {
-        use Verdict::{Failed, Served};
+        use Verdict::{Begun, Failed, Served};
         check(&[(Failed, 0), (Failed, 1)], 5, 1, true);
-        check(
-            &[(Failed, 0), (Failed, 1), (Served, 2), (Failed, 3)],
-            5,
-            3,
-            true,
-        );
+        let between = [
+            (Failed, 0),
+            (Failed, 1),
+            (Begun, 2),
+            (Served, 2),
+            (Failed, 3),
+        ];
+        check(&between, 5, 3, true);
         check(&[(Failed, 0), (Failed, 1), (Failed, 2)], 0, 501, false);
         check(&[(Failed, 0), (Failed, 1), (Failed, 2)], 0, 502, true);
         check(&[(Failed, 0), (Failed, 1), (Failed, 2)], 1, 502, false);
-        check(
-            &[(Failed, 0), (Failed, 1), (Failed, 2), (Served, 503)],
-            1,
-            503,
-            true,
-        );
     }
 
     #[test]
@@ -204,6 +218,8 @@ mod tests {
         check(&cut, 0, 1501, true);
         let forgiven = [&failed[..], &[(Served, 501), (Failed, 502), (Failed, 502)]].concat();
         check(&forgiven, 9, 502, true);
+        let begun_before = [&failed[..3], &[(Served, 100)]].concat();
+        check(&begun_before, 9, 500, false);
     }
 
     #[test]
@@ -211,17 +227,36 @@ mod tests {
         let mut health = Health::default();
         assert!(!health.is_news(Verdict::Begun) && !health.is_news(Verdict::Served));
         health.judge(Verdict::Failed, Timestamp(0));
-        assert!(health.is_news(Verdict::Begun) && health.is_news(Verdict::Served));
+        assert!(health.is_news(Verdict::Begun) && !health.is_news(Verdict::Served));
         health.judge(Verdict::Begun, Timestamp(0));
         assert!(!health.is_news(Verdict::Begun) && health.is_news(Verdict::Served));
         assert!(health.is_news(Verdict::Failed) && health.is_news(Verdict::Full));
     }
 
     #[test]
-    fn a_refused_connection_counts_at_once_and_being_full_is_short() {
+    fn a_refused_connection_counts_at_once() {
         check(&[(Verdict::Unreachable, 0)], 0, 499, false);
-        check(&[(Verdict::Full, 0)], 9, 249, false);
-        check(&[(Verdict::Full, 0)], 9, 250, true);
+        check(&[(Verdict::Unreachable, 0)], 0, 500, true);
+    }
+
+    #[test]
+    fn being_full_is_short_and_longer_when_it_goes_on() {
+        use Verdict::{Begun, Full};
+        check(&[(Full, 0)], 9, 249, false);
+        check(&[(Full, 0)], 9, 250, true);
+        check(&[(Full, 0), (Full, 100)], 9, 350, true);
+        check(&[(Full, 0), (Full, 250)], 9, 749, false);
+        check(&[(Full, 0), (Full, 250)], 9, 750, true);
+        check(&[(Full, 0), (Full, 250), (Begun, 300)], 9, 300, true);
+        check(
+            &[(Full, 0), (Full, 250), (Begun, 300), (Full, 301)],
+            9,
+            551,
+            true,
+        );
+        let ever: Vec<_> = (0..20).map(|again| (Full, again * 2000)).collect();
+        check(&ever, 9, 39_999, false);
+        check(&ever, 9, 40_000, true);
     }
 
     #[test]
