@@ -338,11 +338,14 @@ impl Stream {
             && let Some(pool) = worker.pools.get_mut(sent.pool)
         {
             let (mut sent, now) = (*sent, host::now());
-            let verdict = sent.is_begun.then(|| verdict::at_end(sent.has_ended));
+            let answer = sent.reader.finish();
+            let verdict = sent
+                .is_begun
+                .then(|| verdict::at_end(&answer, sent.has_ended));
             if let Some(verdict) = verdict.flatten() {
                 pool.pool.on_verdict(&Host, &sent.ticket, verdict, now);
             }
-            let answered = sent.reader.finish().into();
+            let answered = answer.into();
             pool.pool.on_done(&Host, &mut sent.ticket, answered, now);
             let timed = sent.timing.end(answered, now);
             for (stat, by) in timed.stats() {

@@ -1,6 +1,6 @@
 //! What a response says about the endpoint, and Envoy about the response.
 
-use picker_core::Verdict;
+use picker_core::{ResponseSummary, Verdict};
 
 use crate::host;
 
@@ -19,7 +19,13 @@ pub(crate) fn of_status(status: &str) -> Option<Verdict> {
 }
 
 /// What the end of an answer that began well says; `has_ended` when it is complete.
-pub(crate) fn at_end(has_ended: bool) -> Option<Verdict> {
+///
+/// A stream that fails has said 200 before, and tells by an event of its own.
+pub(crate) fn at_end(answer: &ResponseSummary, has_ended: bool) -> Option<Verdict> {
+    if let Some(error) = &answer.error {
+        let status = u16::try_from(error.code?).ok()?;
+        return Verdict::of_status(status).filter(|verdict| *verdict != Verdict::Begun);
+    }
     if has_ended {
         return Some(Verdict::Served);
     }

@@ -30,7 +30,8 @@ pub struct Tally {
 /// What became of one chat.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The status; `None` when there was no whole answer in time.
+    /// The status, 500 for a stream that tells of an error; `None` when there was no whole answer
+    /// in time.
     pub status: Option<u16>,
     /// The address of the simulated server that answered.
     pub by: Option<String>,
@@ -55,12 +56,7 @@ impl Load {
                 let mut draw = Draw::new(client as u64);
                 while !stop.load(Ordering::Relaxed) {
                     let response = chat(traffic, &draw.prose(200), options.patience).await;
-                    let response = response.ok();
-                    let by = response.as_ref().and_then(|it| it.header("x-sim-endpoint"));
-                    let outcome = Outcome {
-                        status: response.as_ref().map(|response| response.status),
-                        by: by.map(str::to_owned),
-                    };
+                    let outcome = response.map_or_else(|_| Outcome::default(), Outcome::of);
                     lock(&tally).outcomes.push(outcome);
                 }
             })
@@ -92,6 +88,16 @@ impl Load {
             client.await?;
         }
         Ok(lock(&self.tally).clone())
+    }
+}
+
+impl Outcome {
+    fn of(response: Response) -> Self {
+        let is_error = response.text().starts_with("data: {\"error\"");
+        Self {
+            status: Some(if is_error { 500 } else { response.status }),
+            by: response.header("x-sim-endpoint").map(str::to_owned),
+        }
     }
 }
 

@@ -108,6 +108,7 @@ fn troubles() -> Vec<[Value; 2]> {
         "error:500",
         "error:503",
         "error:429",
+        "error-event",
     ];
     let mut all: Vec<[Value; 2]> = kinds
         .map(|kind| [kind, "ok"].map(|requests| json!({"requests": requests})))
@@ -117,7 +118,7 @@ fn troubles() -> Vec<[Value; 2]> {
 }
 
 /// Requests sent while an endpoint is in trouble.
-const CHATS: usize = 800;
+const CHATS: usize = 500;
 
 /// How many of them may fail, those that find out and those that find out again: far fewer than the
 /// third that is its fair share. A favourite would get most of them.

@@ -56,6 +56,8 @@ pub enum RequestFault {
     Ok,
     /// With this status and an error body.
     Error(u16),
+    /// With 200 and a stream whose only event is an error, as of an engine that has died.
+    ErrorEvent,
     /// Never.
     Hang,
     /// By closing the connection.
@@ -126,6 +128,7 @@ impl Faults {
             Some("hang") => RequestFault::Hang,
             Some("reset") => RequestFault::Reset,
             Some("cut") => RequestFault::Cut,
+            Some("error-event") => RequestFault::ErrorEvent,
             Some("error") => {
                 let status = words.next().and_then(|word| word.parse().ok());
                 let status = status.filter(|status| (400..600).contains(status));
@@ -168,6 +171,7 @@ impl Faults {
             RequestFault::Hang => "hang".to_owned(),
             RequestFault::Reset => "reset".to_owned(),
             RequestFault::Cut => "cut".to_owned(),
+            RequestFault::ErrorEvent => "error-event".to_owned(),
         };
         if let Some(rate) = self.rate {
             requests.push_str(&format!(":{rate}"));
@@ -257,6 +261,7 @@ mod tests {
             "reset",
             "reset:0.5",
             "cut",
+            "error-event",
         ] {
             let mut faults = Faults::default();
             faults.set_requests(requests).unwrap();
