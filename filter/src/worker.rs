@@ -129,5 +129,14 @@ impl WorkerPool {
     }
 }
 
+impl Drop for WorkerPool {
+    /// A configuration that is gone is in nobody's way.
+    fn drop(&mut self) {
+        if self.conflict_logged {
+            self.stats.set(Stat::ConfigConflict, 0);
+        }
+    }
+}
+
 /// A virtual machine without requests for this long is idle.
 const IDLE_AFTER: Span = Span::from_millis(10_000);

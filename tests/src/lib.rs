@@ -40,6 +40,8 @@ pub struct Draft {
     pub has_picker: bool,
     /// Worker threads.
     pub concurrency: u32,
+    /// More of Envoy's own arguments.
+    pub arguments: &'static [&'static str],
     /// The servers, running already.
     pub servers: Vec<Server>,
     addresses: Addresses,
@@ -89,6 +91,7 @@ impl Draft {
             document,
             has_picker: true,
             concurrency: 2,
+            arguments: &[],
             servers,
             addresses,
         })
@@ -115,6 +118,7 @@ impl Draft {
         let options = ProxyOptions {
             concurrency: Some(self.concurrency),
             directory: directory(),
+            arguments: self.arguments,
         };
         let proxy = Proxy::start(envoy()?, &self.bootstrap, &options).await?;
         Ok(Stack {

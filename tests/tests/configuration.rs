@@ -71,6 +71,7 @@ async fn refused(bootstrap: &Bootstrap, words: &[&str]) -> Result<()> {
     let options = xtask::proxy::ProxyOptions {
         concurrency: Some(1),
         directory: directory(),
+        ..Default::default()
     };
     let started = xtask::proxy::Proxy::start(envoy()?, bootstrap, &options).await;
     let started = started.err().context("Envoy started all the same")?;
@@ -178,6 +179,31 @@ async fn configurations_in_quick_succession_lose_no_request_and_cut_no_stream() 
     ensure!(tally.failed() == 0, "some requests failed: {tally:?}");
     ensure!(cut == 0, "{cut} streams were cut");
     stack.wait_until_idle().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_configuration_that_was_replaced_leaves_no_conflict_behind() -> Result<()> {
+    let mut draft = Draft::new(Destination::OriginalDst, servers(2)).await?;
+    draft.bootstrap.set_picker(&draft.document)?;
+    draft.arguments = &["--drain-time-s", "2"];
+    let pushed = Pushed::new(&mut draft.bootstrap)?;
+    let stack = start_without_picker(draft).await?;
+    let conflicts = || stack.stat("wasmcustom.picker_config_conflict;pool=llm");
+    ensure!(conflicts().await? == 0, "a conflict with nobody");
+    pushed.push_nth(0)?;
+    let is_told = eventually(async || conflicts().await.is_ok_and(|count| count == 1));
+    ensure!(
+        is_told.await,
+        "the old configuration does not say that it is superseded"
+    );
+    let is_over = eventually(async || conflicts().await.is_ok_and(|count| count == 0));
+    ensure!(
+        is_over.await,
+        "the old configuration is gone and the conflict is not"
+    );
+    let state = stack.state().await?;
+    ensure!(state.endpoints().count() == 2, "{state:#?}");
     Ok(())
 }
 

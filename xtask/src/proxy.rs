@@ -26,12 +26,14 @@ pub struct Proxy {
 }
 
 /// How to start an Envoy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ProxyOptions {
     /// Worker threads; `None` for as many as the machine has.
     pub concurrency: Option<u32>,
     /// Where the configuration and the log are written; made when missing.
     pub directory: PathBuf,
+    /// More of Envoy's own arguments.
+    pub arguments: &'static [&'static str],
 }
 
 impl Proxy {
@@ -51,6 +53,7 @@ impl Proxy {
         if let Some(concurrency) = options.concurrency {
             command.args(["--concurrency", &concurrency.to_string()]);
         }
+        command.args(options.arguments);
         let child = command
             .spawn()
             .with_context(|| format!("cannot start {envoy}"))?;
