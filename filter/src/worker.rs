@@ -130,10 +130,13 @@ impl WorkerPool {
 }
 
 impl Drop for WorkerPool {
-    /// A configuration that is gone is in nobody's way.
+    /// A configuration that is gone is in nobody's way, and lacks nothing.
     fn drop(&mut self) {
         if self.conflict_logged {
             self.stats.set(Stat::ConfigConflict, 0);
+        }
+        if self.told.cold {
+            self.stats.set(Stat::TwinCold, 0);
         }
     }
 }

@@ -25,12 +25,10 @@ pub(crate) fn claim(
     count: usize,
     now: Timestamp,
 ) -> Vec<usize> {
-    let key = format!("picker/{pool}/checkpoint");
     let mut value = Vec::new();
-    let version = shared.get(&key, &mut value);
-    let mut reader = Reader(&value);
-    let next = reader.u32().unwrap_or(0) as usize % count;
-    let last = Timestamp(reader.u64().unwrap_or(0));
+    let version = shared.get(&turn_key(pool), &mut value);
+    let (next, last) = decode_turn(&value);
+    let next = next as usize % count;
     // A time far ahead was written before the clock stepped back: all are due.
     let since = if last > now.after(ROUND) {
         ROUND.0
@@ -47,11 +45,25 @@ pub(crate) fn claim(
     let mut writer = Writer(&mut value);
     writer.u32(((next + due) % count) as u32);
     writer.u64(now.0);
-    if shared.set_if(&key, &value, version) {
+    if shared.set_if(&turn_key(pool), &value, version) {
         places
     } else {
         Vec::new()
     }
+}
+
+/// Whether nobody has written twins for so long that nobody is left who knows all.
+pub(crate) fn is_abandoned(shared: &impl SharedData, pool: &str, now: Timestamp) -> bool {
+    let mut value = Vec::new();
+    shared.get(&turn_key(pool), &mut value);
+    now.apart(decode_turn(&value).1) > ABANDONED_AFTER
+}
+
+/// The place of the twin to be written next, and when twins were written last.
+fn decode_turn(value: &[u8]) -> (u32, Timestamp) {
+    let mut reader = Reader(value);
+    let next = reader.u32().unwrap_or(0);
+    (next, Timestamp(reader.u64().unwrap_or(0)))
 }
 
 /// Writes the twin of `endpoint`, the `place`th of its pool, as it is after ring record `sequence`.
@@ -101,12 +113,19 @@ fn read(value: &[u8], twins: &mut Twins) -> Option<u64> {
     Some(sequence)
 }
 
+fn turn_key(pool: &str) -> String {
+    format!("picker/{pool}/checkpoint")
+}
+
 fn twin_key(pool: &str, place: usize) -> String {
     format!("picker/{pool}/checkpoint/{place}")
 }
 
 /// In this time all twins of a pool are written once: what a newcomer has to replay.
 const ROUND: Span = Span::from_millis(2000);
+
+/// Five rounds without a twin.
+const ABANDONED_AFTER: Span = Span::from_millis(10_000);
 
 /// Twins written at one tick, so that a tick stays short.
 const WRITES_MAX: usize = 32;

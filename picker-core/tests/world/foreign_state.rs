@@ -128,6 +128,34 @@ fn ring_places(shared: &LocalData) -> [u64; 4] {
 }
 
 #[test]
+fn twins_are_written_again_where_nobody_is_left_who_knows_all() {
+    let mut draws = Draws::new(4);
+    let ring_round = Span::from_millis(30_000);
+    let cases = foreign(&[1; 40], &mut draws).len();
+    for case in (0..cases).step_by(5) {
+        let mut world = World::new(LocalData::default());
+        world.run(ring_round);
+        for place in 0..HOSTS.len() {
+            let key = format!("picker/llm/checkpoint/{place}");
+            let right = value(&world.shared, &key);
+            let foreign = foreign(&right, &mut draws).swap_remove(case);
+            world.shared.set(&key, &foreign);
+        }
+        world.workers.clear();
+        world.start_worker(11, &HOSTS);
+        world.start_worker(12, &HOSTS);
+        world.run(CONFIGURED_WITHIN);
+        let placed = world.place(777);
+        // By then the entry that says so is overwritten.
+        world.run(ring_round);
+        world.start_worker(13, &HOSTS);
+        let found = world.place(777);
+        assert_eq!(found.matched, found.blocks, "case {case}");
+        assert_eq!(found.endpoint, placed.endpoint, "case {case}");
+    }
+}
+
+#[test]
 fn all_that_another_release_has_left_is_replaced() {
     let mut draws = Draws::new(3);
     let cases = foreign(&[1; 40], &mut draws).len();

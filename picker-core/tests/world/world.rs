@@ -111,6 +111,16 @@ impl World {
         }
     }
 
+    /// Lets the newest worker send the request `seed` and end it.
+    pub(crate) fn place(&mut self, seed: u64) -> Pick {
+        let worker = self.workers.last_mut().expect("there are workers");
+        worker.pool.tick(&self.shared, self.now);
+        let pick = worker.pick(&self.shared, &request(seed), self.now);
+        worker.in_flight.push(pick.ticket.clone());
+        worker.end_all(&self.shared, self.now);
+        pick
+    }
+
     /// Checks that nothing is wrong: the pool is known and scraped, somebody collects, nothing
     /// stays in flight, and what one worker places every other finds, a newcomer too.
     #[track_caller]
