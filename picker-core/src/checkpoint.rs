@@ -131,4 +131,4 @@ const ABANDONED_AFTER: Span = Span::from_millis(10_000);
 const WRITES_MAX: usize = 32;
 
 /// The first byte of a twin; raised when the layout changes.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
