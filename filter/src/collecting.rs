@@ -114,7 +114,7 @@ impl Collecting {
             }
             ScrapeOutcome::Failed(failure) => {
                 stats.add(Stat::ScrapeFailures(failure), 1);
-                if self.logged_at.is_none_or(|at| now.since(at) >= LOG_EVERY) {
+                if self.logged_at.is_none_or(|at| now.apart(at) >= LOG_EVERY) {
                     self.logged_at = Some(now);
                     log::warn!(
                         "picker: pool={pool} endpoint={} scrape failed: {failure}; more of the kind \

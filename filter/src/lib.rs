@@ -6,6 +6,7 @@
 //! the host.
 
 mod collecting;
+mod heads;
 mod host;
 mod pages;
 mod reading;

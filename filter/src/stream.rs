@@ -4,15 +4,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use picker_core::{
-    Answered, Course, Destination, FailureMode, Head, OWNED_HEADERS, Pick, Refusal, Request,
-    ResponseKind, ResponseReader, Shape, Stat, Ticket, Timestamp, Timing, push_decimal,
+    Answered, Course, Destination, FailureMode, LoadReport, Pick, Refusal, Request, ResponseKind,
+    ResponseReader, Shape, Stat, Ticket, Timestamp, Timing, Verdict, push_decimal,
 };
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
+use crate::heads::{AnswerHead, read_head};
 use crate::host::{self, Buffer, HeaderMap, Headers, Host};
 use crate::reading::{Encoding, Reading, Unread};
-use crate::verdict::verdict;
+use crate::verdict;
 use crate::worker::Worker;
 
 /// One request and its response.
@@ -37,6 +38,10 @@ struct Sent {
     /// The chosen endpoint, as Envoy writes addresses.
     destination: String,
     reader: ResponseReader,
+    /// Whether the endpoint has begun to answer well.
+    is_begun: bool,
+    /// Whether its answer is complete.
+    has_ended: bool,
     /// Whether tokens have arrived and the endpoint's prefill is given back, or is to be given back at the end.
     answered: bool,
     timing: Timing,
@@ -103,7 +108,7 @@ impl HttpContext for Stream {
         self.decide_read()
     }
 
-    fn on_http_response_headers(&mut self, _: usize, _: bool) -> Action {
+    fn on_http_response_headers(&mut self, _: usize, ends: bool) -> Action {
         let Phase::Sent(sent) = &mut self.phase else {
             return Action::Continue;
         };
@@ -123,20 +128,21 @@ impl HttpContext for Stream {
             pool.stats.add(Stat::OverrideMissed, u64::from(!chosen));
         }
         let headers = HeaderMap::of(Headers::Response);
-        let [mut status, mut media_type, mut encoding] = [None; 3];
-        for (name, value) in headers.iter() {
-            let known = match name {
-                b":status" => &mut status,
-                b"content-type" => &mut media_type,
-                b"content-encoding" => &mut encoding,
-                _ => continue,
-            };
-            known.get_or_insert(std::str::from_utf8(value).unwrap_or_default());
-        }
-        if let Some(verdict) = status.and_then(verdict) {
+        let AnswerHead {
+            status,
+            media_type,
+            encoding,
+            report,
+        } = AnswerHead::of(&headers);
+        if let Some(verdict) = status.and_then(verdict::of_status) {
             pool.pool
                 .on_verdict(&Host, &sent.ticket, verdict, host::now());
+            sent.is_begun = verdict == Verdict::Begun;
         }
+        if let Some(Ok(report)) = report.map(LoadReport::parse) {
+            pool.pool.on_load_report(&sent.ticket, report, host::now());
+        }
+        sent.has_ended = ends;
         let kind = ResponseKind::of_headers(media_type, encoding);
         let is_coded = kind == ResponseKind::Coded;
         pool.stats.add(Stat::CodedAnswers, u64::from(is_coded));
@@ -147,10 +153,11 @@ impl HttpContext for Stream {
     }
 
     /// `size` is that of this chunk alone: nothing of a response is held.
-    fn on_http_response_body(&mut self, size: usize, _: bool) -> Action {
+    fn on_http_response_body(&mut self, size: usize, ends: bool) -> Action {
         let Phase::Sent(sent) = &mut self.phase else {
             return Action::Continue;
         };
+        sent.has_ended = ends;
         if size == 0 || !sent.reader.is_wanted() {
             return Action::Continue;
         }
@@ -164,6 +171,13 @@ impl HttpContext for Stream {
             if let Some(pool) = worker.pools.get_mut(sent.pool) {
                 pool.pool.on_first_byte(&Host, &mut sent.ticket, now);
             }
+        }
+        Action::Continue
+    }
+
+    fn on_http_response_trailers(&mut self, _: usize) -> Action {
+        if let Phase::Sent(sent) = &mut self.phase {
+            sent.has_ended = true;
         }
         Action::Continue
     }
@@ -288,6 +302,8 @@ impl Stream {
             ticket: pick.ticket,
             destination,
             reader: ResponseReader::new(ResponseKind::Other),
+            is_begun: false,
+            has_ended: false,
             answered: false,
             timing: Timing::new(now),
             said,
@@ -322,7 +338,14 @@ impl Stream {
             && let Some(pool) = worker.pools.get_mut(sent.pool)
         {
             let (mut sent, now) = (*sent, host::now());
-            let answered = sent.reader.finish().into();
+            let answer = sent.reader.finish();
+            let verdict = sent
+                .is_begun
+                .then(|| verdict::at_end(&answer, sent.has_ended));
+            if let Some(verdict) = verdict.flatten() {
+                pool.pool.on_verdict(&Host, &sent.ticket, verdict, now);
+            }
+            let answered = answer.into();
             pool.pool.on_done(&Host, &mut sent.ticket, answered, now);
             let timed = sent.timing.end(answered, now);
             for (stat, by) in timed.stats() {
@@ -333,59 +356,6 @@ impl Stream {
             let _ = host::set_filter_state("picker", &sent.said);
         }
     }
-}
-
-/// Reads the headers and removes those that only the picker may set.
-///
-/// Of several headers of one name the first counts. What is not UTF-8 is replaced, so it equals no
-/// name of ours.
-fn read_head<'a>(worker: &Worker, headers: &'a HeaderMap, ends: bool) -> (Head<'a>, Encoding) {
-    let [
-        mut method,
-        mut path,
-        mut host,
-        mut upgrade,
-        mut length,
-        mut encoding,
-    ] = [None; 6];
-    for (name, value) in headers.iter() {
-        let known = match name {
-            b":method" => &mut method,
-            b":path" => &mut path,
-            b":authority" => &mut host,
-            b"upgrade" => &mut upgrade,
-            b"content-length" => &mut length,
-            b"content-encoding" => &mut encoding,
-            _ => {
-                // Only where it is there: every write makes Envoy match the route again.
-                let owned = OWNED_HEADERS.iter().find(|owned| owned.as_bytes() == name);
-                if let Some(owned) = owned {
-                    let _ = host::remove_request_header(owned);
-                }
-                continue;
-            }
-        };
-        known.get_or_insert(value);
-    }
-    let pools = &worker.config.pools;
-    let by_cluster = pools.iter().any(|pool| !pool.matches.clusters.is_empty());
-    let by_route = pools.iter().any(|pool| !pool.matches.routes.is_empty());
-    let property = |is_asked: bool, path| is_asked.then(|| host::text_property(path)).flatten();
-    let text = |value: Option<&'a [u8]>| String::from_utf8_lossy(value.unwrap_or_default());
-    let length = length.and_then(|length| std::str::from_utf8(length).ok());
-    let encoding = Encoding::of(encoding);
-    let head = Head {
-        method: text(method),
-        path: text(path),
-        host: text(host),
-        cluster: property(by_cluster, &["xds", "cluster_name"]),
-        route: property(by_route, &["xds", "route_name"]),
-        ends,
-        upgrades: upgrade.is_some(),
-        encoded: encoding == Encoding::Unknown,
-        content_length: length.and_then(|length| length.parse().ok()),
-    };
-    (head, encoding)
 }
 
 /// Room for a destination, and for what the access log shows of a request, in one allocation.

@@ -48,6 +48,8 @@ impl Worker {
 
     /// What is due every 100 ms.
     pub(crate) fn tick(&mut self, now: Timestamp) {
+        // When the clock has stepped back, a filter configured after the step comes later all the same.
+        self.configured_at = self.configured_at.min(now);
         for pool in &mut self.pools {
             pool.affirm(self.configured_at, now);
             pool.pool.tick(&Host, now);
@@ -59,7 +61,7 @@ impl Worker {
     /// Whether requests have come lately.
     pub(crate) fn is_busy(&self, now: Timestamp) -> bool {
         self.last_request
-            .is_some_and(|at| now.since(at) < IDLE_AFTER)
+            .is_some_and(|at| now.apart(at) < IDLE_AFTER)
     }
 }
 
@@ -123,6 +125,18 @@ impl WorkerPool {
         }
         if troubles.cold != told.cold {
             self.stats.set(Stat::TwinCold, u64::from(troubles.cold));
+        }
+    }
+}
+
+impl Drop for WorkerPool {
+    /// A configuration that is gone is in nobody's way, and lacks nothing.
+    fn drop(&mut self) {
+        if self.conflict_logged {
+            self.stats.set(Stat::ConfigConflict, 0);
+        }
+        if self.told.cold {
+            self.stats.set(Stat::TwinCold, 0);
         }
     }
 }

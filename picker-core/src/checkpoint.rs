@@ -10,29 +10,32 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::bytes::{Reader, Writer};
-use crate::ring::{ENTRIES_MAX, entry_number};
+use crate::ring::{ENTRIES_MAX, SEQUENCE_MAX, entry_number};
 use crate::shared::SharedData;
 use crate::twin::Twins;
 use crate::{EndpointId, Span, Timestamp};
 
 /// Claims the twins that are due to be written; their places in the list of `count` endpoints.
 ///
-/// All twins are written once in [`ROUND`], a few at a time. To be called at every slow tick.
+/// All twins are written once in [`ROUND`], a few at a time. To be called at every slow tick, for
+/// at least one endpoint.
 pub(crate) fn claim(
     shared: &impl SharedData,
     pool: &str,
     count: usize,
     now: Timestamp,
 ) -> Vec<usize> {
-    let key = format!("picker/{pool}/checkpoint");
     let mut value = Vec::new();
-    let version = shared.get(&key, &mut value);
-    let mut reader = Reader(&value);
-    let next = reader.u32().unwrap_or(0) as usize % count.max(1);
-    let last = Timestamp(reader.u64().unwrap_or(0));
-    // A turn that is still to come was taken before the clock stepped back.
-    let since = if last <= now { now.since(last) } else { ROUND };
-    let due = (since.min(ROUND).0 as usize).saturating_mul(count) / ROUND.0 as usize;
+    let version = shared.get(&turn_key(pool), &mut value);
+    let (next, last) = decode_turn(&value);
+    let next = next as usize % count;
+    // A time far ahead was written before the clock stepped back: all are due.
+    let since = if last > now.after(ROUND) {
+        ROUND.0
+    } else {
+        now.since(last).0.min(ROUND.0)
+    };
+    let due = (since as usize).saturating_mul(count) / ROUND.0 as usize;
     if due == 0 {
         return Vec::new();
     }
@@ -42,11 +45,25 @@ pub(crate) fn claim(
     let mut writer = Writer(&mut value);
     writer.u32(((next + due) % count) as u32);
     writer.u64(now.0);
-    if shared.set_if(&key, &value, version) {
+    if shared.set_if(&turn_key(pool), &value, version) {
         places
     } else {
         Vec::new()
     }
+}
+
+/// Whether nobody has written twins for so long that nobody is left who knows all.
+pub(crate) fn is_abandoned(shared: &impl SharedData, pool: &str, now: Timestamp) -> bool {
+    let mut value = Vec::new();
+    shared.get(&turn_key(pool), &mut value);
+    now.apart(decode_turn(&value).1) > ABANDONED_AFTER
+}
+
+/// The place of the twin to be written next, and when twins were written last.
+fn decode_turn(value: &[u8]) -> (u32, Timestamp) {
+    let mut reader = Reader(value);
+    let next = reader.u32().unwrap_or(0);
+    (next, Timestamp(reader.u64().unwrap_or(0)))
 }
 
 /// Writes the twin of `endpoint`, the `place`th of its pool, as it is after ring record `sequence`.
@@ -90,10 +107,14 @@ fn read(value: &[u8], twins: &mut Twins) -> Option<u64> {
         return None;
     }
     let endpoint = EndpointId(reader.u32()?);
-    let sequence = reader.u64()?;
+    let sequence = reader.u64().filter(|it| *it <= SEQUENCE_MAX)?;
     let last = entry_number(sequence, ENTRIES_MAX - 1);
     twins.decode(endpoint, last, &mut reader)?;
     Some(sequence)
+}
+
+fn turn_key(pool: &str) -> String {
+    format!("picker/{pool}/checkpoint")
 }
 
 fn twin_key(pool: &str, place: usize) -> String {
@@ -103,11 +124,14 @@ fn twin_key(pool: &str, place: usize) -> String {
 /// In this time all twins of a pool are written once: what a newcomer has to replay.
 const ROUND: Span = Span::from_millis(2000);
 
+/// Five rounds without a twin.
+const ABANDONED_AFTER: Span = Span::from_millis(10_000);
+
 /// Twins written at one tick, so that a tick stays short.
 const WRITES_MAX: usize = 32;
 
 /// The first byte of a twin; raised when the layout changes.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 #[cfg(test)]
 mod tests {

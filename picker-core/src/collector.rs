@@ -59,6 +59,7 @@ impl Collector {
             }
         }
         for (.., scraper) in &mut self.pools {
+            scraper.follow_clock(now);
             scraper.publish(shared, true);
         }
     }

@@ -88,12 +88,14 @@ impl Lease {
         eagerness: Eagerness,
         now: Timestamp,
     ) -> bool {
-        if state.is_some_and(|state| now < state.expires && state.expires <= now.after(LENGTH_MAX))
-        {
+        // A lease that lasts longer than anybody extends one is from before the clock stepped back.
+        let latest = now.after(Span(self.length.0.saturating_mul(2)));
+        if state.is_some_and(|state| now < state.expires && state.expires <= latest) {
             self.free_since = None;
             return false;
         }
-        let free_since = *self.free_since.get_or_insert(now);
+        let free_since = self.free_since.filter(|since| *since <= now);
+        let free_since = *self.free_since.insert(free_since.unwrap_or(now));
         let patience = match eagerness {
             Eagerness::Service => 0,
             Eagerness::Idle => self.length.0 / 4,
@@ -128,8 +130,7 @@ fn decode(bytes: &[u8]) -> Option<LeaseState> {
 
 const KEY: &str = "picker/lease";
 
-/// The longest lease. One that seems to last longer was written before the clock stepped back and
-/// is free.
+/// The longest lease.
 const LENGTH_MAX: Span = Span::from_millis(300_000);
 
 #[cfg(test)]

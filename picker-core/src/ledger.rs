@@ -163,7 +163,7 @@ impl Ledger {
 impl Row {
     /// Whether the owner has written this row lately.
     pub fn is_live(&self, now: Timestamp) -> bool {
-        now.since(self.heartbeat) <= ROW_LIFETIME
+        is_live(self.heartbeat, now)
     }
 
     fn encode(&self, writer: &mut Writer<'_>) {
@@ -189,6 +189,10 @@ impl Row {
             writer.0.extend_from_slice(&bytes);
         }
     }
+}
+
+fn is_live(heartbeat: Timestamp, now: Timestamp) -> bool {
+    now.apart(heartbeat) <= ROW_LIFETIME
 }
 
 /// The slot and the place of the row of `row`'s owner, when it lists the same endpoints and no
@@ -271,7 +275,7 @@ impl RowBytes<'_> {
     }
 
     fn is_live(&self, now: Timestamp) -> bool {
-        now.since(self.heartbeat) <= ROW_LIFETIME
+        is_live(self.heartbeat, now)
     }
 
     fn loads(&self) -> impl Iterator<Item = (EndpointId, Load)> {

@@ -177,7 +177,7 @@ impl Pool {
         let Some(endpoint) = ticket.endpoint else {
             return;
         };
-        if verdict != Verdict::Served || !self.twins().health(endpoint).is_clean() {
+        if self.twins().health(endpoint).is_news(verdict) {
             let judged = Judged {
                 endpoint,
                 verdict,
@@ -243,7 +243,7 @@ impl Pool {
         self.refresh(shared, now);
         self.replica.follow(shared);
         self.tell(shared, now);
-        if self.tally.is_claimed() && now.since(self.tally.told_at()) >= HEARTBEAT {
+        if self.tally.is_claimed() && now.apart(self.tally.told_at()) >= HEARTBEAT {
             let snapshot = self.view.snapshot();
             self.tally.retain(|id| snapshot.endpoint(id).is_some());
             self.tally.rewrite(shared, now);
@@ -281,7 +281,7 @@ impl Pool {
     }
 
     fn catch_up(&mut self, shared: &impl SharedData, now: Timestamp) {
-        if self.viewed_at.is_none_or(|at| now.since(at) >= VIEW_EVERY) {
+        if self.viewed_at.is_none_or(|at| now.apart(at) >= VIEW_EVERY) {
             self.refresh(shared, now);
         }
         self.replica.follow(shared);

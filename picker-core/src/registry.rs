@@ -51,21 +51,23 @@ pub fn affirm(
     let mut since = configured_at;
     if let Some(known) = known {
         let differs = known.document != document;
-        let is_current = now.since(known.affirmed_at) <= LIFETIME;
-        if differs && is_current && known.configured_at > configured_at {
+        let is_current = now.apart(known.affirmed_at) <= LIFETIME;
+        // Nobody was configured in the future: the clock has stepped back since.
+        let known_since = Some(known.configured_at).filter(|since| *since <= now);
+        let known_since = known_since.unwrap_or_default();
+        if differs && is_current && known_since > configured_at {
             return Affirmed::Superseded;
         }
         if !differs {
-            if now.since(known.affirmed_at) < AFFIRM_EVERY && known.configured_at >= configured_at {
+            if now.apart(known.affirmed_at) < AFFIRM_EVERY && known_since >= configured_at {
                 return Affirmed::Holds;
             }
-            since = configured_at.max(known.configured_at);
+            since = configured_at.max(known_since);
         } else if is_current {
             affirmed = Affirmed::Replaced;
         }
-    } else {
-        add_name(shared, pool);
     }
+    add_name(shared, pool);
     let document = document.to_string();
     let registration = Registration {
         configured_at: since,
@@ -86,7 +88,7 @@ pub fn registered(shared: &impl SharedData, now: Timestamp) -> Vec<(String, Regi
         let registration = Registration::decode(&value);
         pools.extend(
             registration
-                .filter(|registration| now.since(registration.affirmed_at) <= LIFETIME)
+                .filter(|registration| now.apart(registration.affirmed_at) <= LIFETIME)
                 .map(|registration| (name, registration)),
         );
     }
@@ -138,6 +140,10 @@ fn add_name(shared: &impl SharedData, pool: &str) {
         let names = decode_names(&value);
         if names.len() >= NAMES_MAX || names.iter().any(|name| name == pool) {
             return;
+        }
+        if names.is_empty() {
+            // Bytes that name nobody would hide the name.
+            value.clear();
         }
         value.extend_from_slice(pool.as_bytes());
         value.push(b'\n');

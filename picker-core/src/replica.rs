@@ -137,7 +137,11 @@ impl Replica {
     }
 
     /// Writes some twins for workers that come late.
-    pub(crate) fn write_checkpoint(&self, shared: &impl SharedData, now: Timestamp) {
+    pub(crate) fn write_checkpoint(&mut self, shared: &impl SharedData, now: Timestamp) {
+        if self.is_cold && checkpoint::is_abandoned(shared, &self.pool, now) {
+            // Nobody knows more than this worker.
+            self.is_cold = false;
+        }
         let last = self.ring.next() - 1;
         if self.is_cold || self.fits.is_empty() || last == 0 {
             return;

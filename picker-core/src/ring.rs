@@ -144,11 +144,14 @@ impl Ring {
     }
 
     /// Appends `entries`, at most [`ENTRIES_MAX`], as one record and gives its number; `None` when
-    /// another worker has appended since the last replay.
+    /// another worker has appended since the last replay, or that replay did not reach the end.
     ///
     /// After `None`, replay and think again: what `entries` say may have changed.
     #[must_use]
     pub fn append(&mut self, shared: &impl SharedData, entries: &[Entry]) -> Option<u64> {
+        if !self.is_at_end {
+            return None;
+        }
         let sequence = self.next;
         self.value.clear();
         encode(sequence, entries, &mut self.value);
@@ -163,8 +166,11 @@ impl Ring {
 
     /// The newest record, by bisecting the ring.
     fn newest(&mut self, shared: &impl SharedData) -> u64 {
-        let sequence_at =
-            |ring: &mut Self, position: u64| ring.read(shared, position).unwrap_or_default();
+        // The record behind one that cannot be read stands for it.
+        let sequence_at = |ring: &mut Self, position: u64| {
+            let found = (position..RING_RECORDS).find_map(|at| ring.read(shared, at));
+            found.unwrap_or_default()
+        };
         let first = sequence_at(self, 0);
         let (mut newest, mut low, mut high) = (first, 0, RING_RECORDS);
         while high - low > 1 {
@@ -180,13 +186,16 @@ impl Ring {
     }
 
     /// Reads the record under the key of `sequence` and gives its own number; `None` when the key
-    /// was never written.
+    /// was never written, or holds a number that no record under it can have.
     fn read(&mut self, shared: &impl SharedData, sequence: u64) -> Option<u64> {
         self.set_key(sequence);
         self.version = shared.get(&self.key, &mut self.value);
         let mut reader = Reader(&self.value);
         reader.u8()?;
-        reader.u64()
+        let number = reader.u64()?;
+        let is_possible =
+            number <= SEQUENCE_MAX && number % RING_RECORDS == sequence % RING_RECORDS;
+        is_possible.then_some(number)
     }
 
     fn set_key(&mut self, sequence: u64) {
@@ -301,6 +310,9 @@ pub const RING_RECORDS: u64 = 1024;
 
 /// The most entries in a record: a request, and those that ended before it.
 pub const ENTRIES_MAX: usize = 256;
+
+/// The largest number of a record: what a million records a second reach in nine years.
+pub(crate) const SEQUENCE_MAX: u64 = 1 << 48;
 
 /// The number of the first record; 0 stands for a key that was never written.
 const FIRST: u64 = 1;

@@ -165,6 +165,26 @@ impl Scraper {
         &self.config
     }
 
+    /// Sets right what is later than it can be, when the clock has stepped back; to be called at
+    /// every tick.
+    pub fn follow_clock(&mut self, now: Timestamp) {
+        let latest = now.after(self.config.scrape.interval);
+        for plan in &mut self.plans {
+            plan.due = plan.due.min(latest);
+            if let Some((sent, _)) = &mut plan.on_its_way {
+                *sent = now.min(*sent);
+            }
+        }
+        for endpoint in &mut self.snapshot.endpoints {
+            if let Some(at) = &mut endpoint.scraped_at
+                && *at > now
+            {
+                *at = now;
+                self.changed = true;
+            }
+        }
+    }
+
     /// The next scrape that is due; `None` when none is. To be called until then at every tick.
     pub fn poll_scrape(&mut self, shared: &impl SharedData, now: Timestamp) -> Option<Scrape> {
         let lost = self.config.scrape.timeout.0.saturating_mul(2);

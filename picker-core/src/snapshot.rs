@@ -54,7 +54,7 @@ impl EndpointState {
 
     /// Whether its metrics are at most `threshold` old.
     pub fn is_fresh(&self, now: Timestamp, threshold: Span) -> bool {
-        self.scraped_at.is_some_and(|at| now.since(at) <= threshold)
+        self.scraped_at.is_some_and(|at| now.apart(at) <= threshold)
     }
 }
 

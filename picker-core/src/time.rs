@@ -14,6 +14,14 @@ impl Timestamp {
         Span(self.0.saturating_sub(earlier.0))
     }
 
+    /// The time between this moment and `other`, whichever is earlier.
+    ///
+    /// What is judged by its age is judged by this where another wrote it: after the clock has
+    /// stepped back, a moment from before the step is no more recent than it is old.
+    pub fn apart(self, other: Self) -> Span {
+        self.since(other).max(other.since(self))
+    }
+
     /// The moment `span` after this one.
     #[must_use]
     pub fn after(self, span: Span) -> Self {
@@ -43,5 +51,7 @@ mod tests {
     fn a_clock_that_steps_back_gives_no_time_passed() {
         assert_eq!(Timestamp(5).since(Timestamp(9)), Span(0));
         assert_eq!(Timestamp(9).since(Timestamp(5)), Span(4));
+        assert_eq!(Timestamp(5).apart(Timestamp(9)), Span(4));
+        assert_eq!(Timestamp(9).apart(Timestamp(5)), Span(4));
     }
 }

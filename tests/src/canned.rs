@@ -1,10 +1,17 @@
-//! A server that says one thing, and counts who connects.
+//! Servers that say one thing: one counts who connects, one what it is sent.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::server::conn::http1::Builder;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -48,6 +55,49 @@ impl Canned {
     }
 }
 
+/// A server on a free port that takes bodies of any size and keeps none.
+pub struct Sink {
+    address: SocketAddr,
+    largest: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
+}
+
+impl Sink {
+    /// Starts a server.
+    pub async fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let largest = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&largest);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(swallow(stream, Arc::clone(&seen)));
+            }
+        });
+        Ok(Self {
+            address,
+            largest,
+            task,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The bytes of the largest body so far.
+    pub fn largest(&self) -> usize {
+        self.largest.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 impl Drop for Canned {
     fn drop(&mut self) {
         self.task.abort();
@@ -68,4 +118,24 @@ async fn serve(mut stream: TcpStream, answer: Arc<[u8]>) {
             }
         }
     }
+}
+
+/// Reads a body to its end and forgets it.
+async fn swallow(stream: TcpStream, largest: Arc<AtomicUsize>) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let largest = Arc::clone(&largest);
+        async move {
+            let mut body = request.into_body();
+            let mut bytes = 0;
+            while let Some(frame) = body.frame().await {
+                bytes += frame?.data_ref().map_or(0, Bytes::len);
+            }
+            largest.fetch_max(bytes, Ordering::Relaxed);
+            Ok::<_, hyper::Error>(Response::new(Empty::<Bytes>::new()))
+        }
+    });
+    // A client that leaves is no fault of the server's.
+    let _ = Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }

@@ -4,6 +4,7 @@
 //! ports are free ones, so tests run side by side.
 
 pub mod canned;
+pub mod load;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,8 +16,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use sim::server::{Server, ServerOptions};
+use sim::server::{FaultChange, Server, ServerOptions};
 use tokio::time::{Instant, sleep};
+use xtask::bench::cpu::resident_bytes;
 use xtask::bootstrap::Bootstrap;
 use xtask::compose::{Addresses, Destination, compose, document};
 use xtask::envoy::Envoy;
@@ -38,6 +40,8 @@ pub struct Draft {
     pub has_picker: bool,
     /// Worker threads.
     pub concurrency: u32,
+    /// More of Envoy's own arguments.
+    pub arguments: &'static [&'static str],
     /// The servers, running already.
     pub servers: Vec<Server>,
     addresses: Addresses,
@@ -87,6 +91,7 @@ impl Draft {
             document,
             has_picker: true,
             concurrency: 2,
+            arguments: &[],
             servers,
             addresses,
         })
@@ -113,6 +118,7 @@ impl Draft {
         let options = ProxyOptions {
             concurrency: Some(self.concurrency),
             directory: directory(),
+            arguments: self.arguments,
         };
         let proxy = Proxy::start(envoy()?, &self.bootstrap, &options).await?;
         Ok(Stack {
@@ -204,6 +210,11 @@ impl Stack {
         Ok(())
     }
 
+    /// Envoy's resident memory, in bytes.
+    pub fn memory(&self) -> Result<u64> {
+        resident_bytes(self.proxy.pid().context("Envoy has ended")?)
+    }
+
     /// Envoy's log so far, access log included.
     pub fn log(&self) -> Result<String> {
         Ok(fs::read_to_string(self.proxy.log())?)
@@ -247,16 +258,10 @@ pub async fn requests(server: &Server) -> Result<Vec<Value>> {
         .collect())
 }
 
-/// Makes a server misbehave, or behave again.
-pub async fn set_faults(server: &Server, faults: &Value) -> Result<()> {
-    let body = faults.to_string();
-    let response = post(server.address(), "/sim/faults", body.as_bytes()).await?;
-    ensure!(
-        response.status == 200,
-        "/sim/faults: {} {}",
-        response.status,
-        response.text()
-    );
+/// Makes a server misbehave, or behave again; what is not named stays as it is.
+pub fn set_faults(server: &Server, faults: &Value) -> Result<()> {
+    let change = FaultChange::parse(faults.to_string().as_bytes(), server.faults())?;
+    server.change_faults(change);
     Ok(())
 }
 

@@ -4,9 +4,10 @@ use std::future::Future;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use picker_tests::{CHAT, DESTINATIONS, Draft, Stack, chat_body, set_faults};
+use picker_tests::{CHAT, DESTINATIONS, Draft, Stack, chat_body, servers, set_faults};
 use serde_json::{Value, json};
 use sim::server::ServerOptions;
+use xtask::compose::Destination;
 use xtask::http::{Length, head};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,6 +52,28 @@ async fn nothing_stays_in_flight_whatever_ends_a_stream() -> Result<()> {
         let response = stack.chat("hello").await?;
         assert_eq!(response.status, 200);
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_five_hundred_clients_that_leave_nothing_stays() -> Result<()> {
+    let draft = Draft::new(Destination::OriginalDst, servers(2)).await?;
+    let stack = draft.start().await?;
+    let mut memory = Vec::new();
+    // The first hundred are what Envoy keeps room for.
+    for _ in 0..6 {
+        each("leaving in the head", &stack, leave_in_head).await?;
+        each("leaving in the body", &stack, leave_in_body).await?;
+        each("leaving in the stream", &stack, leave_in_stream).await?;
+        memory.push(stack.memory()?);
+    }
+    let requests = stack.stat("cluster.llm.upstream_rq_active").await?;
+    let clients = stack.stat("http.traffic.downstream_cx_active").await?;
+    println!("{memory:?} bytes, {requests} requests and {clients} clients are left");
+    assert_eq!(requests, 0);
+    assert_eq!(clients, 0);
+    let grown = memory.last().unwrap_or(&0).saturating_sub(memory[0]);
+    assert!(grown < 20 << 20, "it has grown by {grown} bytes");
     Ok(())
 }
 
@@ -160,7 +183,7 @@ async fn failed(stack: &Stack) -> Result<()> {
 
 async fn faulty(stack: &Stack, requests: &str) -> Result<()> {
     for server in &stack.servers {
-        set_faults(server, &json!({"requests": requests})).await?;
+        set_faults(server, &json!({"requests": requests}))?;
     }
     Ok(())
 }
@@ -186,4 +209,4 @@ fn abort_behind_the_picker(manager: &mut Value) -> Result<()> {
 }
 
 /// Clients at once.
-const CLIENTS: usize = 40;
+const CLIENTS: usize = 100;

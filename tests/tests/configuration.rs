@@ -3,18 +3,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use picker_tests::load::{Load, LoadOptions};
 use picker_tests::{
-    CHAT, DESTINATIONS, Draft, Stack, chat_body, directory, envoy, eventually, servers,
+    CHAT, DESTINATIONS, Draft, MODEL, Stack, directory, envoy, eventually, servers,
 };
 use serde_json::{Value, json};
+use sim::server::ServerOptions;
 use xtask::bootstrap::Bootstrap;
 use xtask::compose::Destination;
 use xtask::config::{Finding, check};
-use xtask::http::{fetch, post};
+use xtask::http::{Connection, fetch};
 use xtask::proxy::validate;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,6 +71,7 @@ async fn refused(bootstrap: &Bootstrap, words: &[&str]) -> Result<()> {
     let options = xtask::proxy::ProxyOptions {
         concurrency: Some(1),
         directory: directory(),
+        ..Default::default()
     };
     let started = xtask::proxy::Proxy::start(envoy()?, bootstrap, &options).await;
     let started = started.err().context("Envoy started all the same")?;
@@ -107,12 +109,12 @@ async fn a_bad_configuration_pushed_to_a_running_envoy_is_refused_and_nothing_fa
     let mut draft = Draft::new(Destination::OriginalDst, servers(2)).await?;
     draft.bootstrap.set_picker(&draft.document)?;
     let pushed = Pushed::new(&mut draft.bootstrap)?;
-    let stack = Arc::new(start_without_picker(draft).await?);
+    let stack = start_without_picker(draft).await?;
     let rejected = "listener_manager.lds.update_rejected";
     let accepted = "listener_manager.lds.update_success";
     let before = stack.stat(accepted).await?;
-    let load = Load::start(&stack);
-    load.more().await?;
+    let load = Load::start(stack.addresses.traffic, ONE_CLIENT);
+    load.more(30).await?;
 
     pushed.push(|pool| pool["enginee"] = json!("vllm"))?;
     let was_rejected = eventually(async || stack.stat(rejected).await.is_ok_and(|count| count > 0));
@@ -121,16 +123,104 @@ async fn a_bad_configuration_pushed_to_a_running_envoy_is_refused_and_nothing_fa
         .wait_for_line(&["picker: configuration refused", "enginee"])
         .await?;
 
-    load.more().await?;
+    load.more(30).await?;
     pushed.push(|pool| pool["scrape"]["interval"] = json!("50ms"))?;
     let was_accepted =
         eventually(async || stack.stat(accepted).await.is_ok_and(|count| count > before));
     ensure!(was_accepted.await, "a good configuration was refused");
-    load.more().await?;
-    let (sent, failed) = load.stop().await?;
-    ensure!(failed == 0, "{failed} of {sent} requests failed");
+    load.more(30).await?;
+    let tally = load.stop().await?;
+    ensure!(tally.failed() == 0, "some requests failed: {tally:?}");
     stack.wait_until_idle().await?;
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configurations_in_quick_succession_lose_no_request_and_cut_no_stream() -> Result<()> {
+    let slow = ServerOptions {
+        time_scale: 1.0,
+        ..ServerOptions::default()
+    };
+    let mut draft = Draft::new(Destination::OriginalDst, vec![slow; 3]).await?;
+    draft.bootstrap.set_picker(&draft.document)?;
+    let pushed = Pushed::new(&mut draft.bootstrap)?;
+    let stack = start_without_picker(draft).await?;
+    let accepted = "listener_manager.lds.update_success";
+    let options = LoadOptions {
+        clients: 4,
+        ..ONE_CLIENT
+    };
+    let load = Load::start(stack.addresses.traffic, options);
+    // Streams that outlast all updates.
+    let mut streams = Vec::new();
+    for _ in 0..4 {
+        streams.push(tokio::spawn(stream(stack.connect().await?, UPDATES * 50)));
+    }
+    load.more(20).await?;
+    for update in 0..UPDATES {
+        let before = stack.stat(accepted).await?;
+        pushed.push_nth(update)?;
+        let is_there = async || stack.stat(accepted).await.is_ok_and(|count| count > before);
+        ensure!(eventually(is_there).await, "update {update} was refused");
+        load.more(20).await?;
+        let under_way = streams.iter().all(|stream| !stream.is_finished());
+        ensure!(update > 0 || under_way, "the streams are over too early");
+    }
+    let mut cut = 0;
+    for stream in streams {
+        cut += usize::from(!stream.await??);
+    }
+    let tally = load.stop().await?;
+    println!(
+        "{UPDATES} updates: {} of {} requests failed, {cut} of 4 streams cut",
+        tally.failed(),
+        tally.outcomes.len()
+    );
+    ensure!(tally.failed() == 0, "some requests failed: {tally:?}");
+    ensure!(cut == 0, "{cut} streams were cut");
+    stack.wait_until_idle().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_configuration_that_was_replaced_leaves_no_conflict_behind() -> Result<()> {
+    let mut draft = Draft::new(Destination::OriginalDst, servers(2)).await?;
+    draft.bootstrap.set_picker(&draft.document)?;
+    draft.arguments = &["--drain-time-s", "2"];
+    let pushed = Pushed::new(&mut draft.bootstrap)?;
+    let stack = start_without_picker(draft).await?;
+    let conflicts = || stack.stat("wasmcustom.picker_config_conflict;pool=llm");
+    ensure!(conflicts().await? == 0, "a conflict with nobody");
+    pushed.push_nth(0)?;
+    let is_told = eventually(async || conflicts().await.is_ok_and(|count| count == 1));
+    ensure!(
+        is_told.await,
+        "the old configuration does not say that it is superseded"
+    );
+    let is_over = eventually(async || conflicts().await.is_ok_and(|count| count == 0));
+    ensure!(
+        is_over.await,
+        "the old configuration is gone and the conflict is not"
+    );
+    let state = stack.state().await?;
+    ensure!(state.endpoints().count() == 2, "{state:#?}");
+    Ok(())
+}
+
+/// Streams `tokens` tokens; whether the end came.
+async fn stream(mut connection: Connection, tokens: usize) -> Result<bool> {
+    let body = json!({
+        "model": MODEL,
+        "stream": true,
+        "max_tokens": tokens,
+        "messages": [{"role": "user", "content": "Tell me all."}],
+    });
+    let body = body.to_string();
+    let headers = [("content-type", "application/json")];
+    let response = connection
+        .request("POST", CHAT, &headers, body.as_bytes())
+        .await;
+    Ok(response.is_ok_and(|it| it.status == 200 && it.text().ends_with("data: [DONE]\n\n")))
 }
 
 /// The listener for clients in a file of its own, which Envoy reads again when it is replaced.
@@ -161,6 +251,16 @@ impl Pushed {
         let pushed = Self { listener, path };
         pushed.push(|_| {})?;
         Ok(pushed)
+    }
+
+    /// Replaces the file by one that differs from the one before.
+    fn push_nth(&self, number: usize) -> Result<()> {
+        const CHANGES: [Change; 3] = [
+            |pool| pool["scrape"]["interval"] = json!("50ms"),
+            |pool| pool["limits"]["requestBodyBytes"] = json!("16Mi"),
+            |pool| pool["scrape"]["timeout"] = json!("2s"),
+        ];
+        self.push(CHANGES[number % CHANGES.len()])
     }
 
     /// Replaces the file by one with a changed pool.
@@ -234,54 +334,11 @@ async fn check_dump(stack: &Stack) -> Result<Vec<Finding>> {
     check(&[("dump.json".to_owned(), dump)])
 }
 
-/// Requests without a pause.
-struct Load {
-    stop: Arc<AtomicBool>,
-    sent: Arc<AtomicUsize>,
-    failed: Arc<AtomicUsize>,
-    task: tokio::task::JoinHandle<()>,
-}
+/// One request after the other.
+const ONE_CLIENT: LoadOptions = LoadOptions {
+    clients: 1,
+    patience: Duration::from_secs(10),
+};
 
-impl Load {
-    fn start(stack: &Arc<Stack>) -> Self {
-        let (stop, sent, failed) =
-            <(Arc<AtomicBool>, Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
-        let traffic = stack.addresses.traffic;
-        let (stopped, counted, failures) =
-            (Arc::clone(&stop), Arc::clone(&sent), Arc::clone(&failed));
-        let task = tokio::spawn(async move {
-            let body = chat_body("hello", 1);
-            while !stopped.load(Ordering::Relaxed) {
-                let response = post(traffic, CHAT, body.as_bytes()).await;
-                counted.fetch_add(1, Ordering::Relaxed);
-                if !response.is_ok_and(|response| response.status == 200) {
-                    failures.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        });
-        Self {
-            stop,
-            sent,
-            failed,
-            task,
-        }
-    }
-
-    /// Waits for thirty more requests.
-    async fn more(&self) -> Result<()> {
-        let before = self.sent.load(Ordering::Relaxed);
-        let more = eventually(async || self.sent.load(Ordering::Relaxed) >= before + 30);
-        ensure!(more.await, "requests no longer end");
-        Ok(())
-    }
-
-    /// Ends the load; requests sent, and how many of them failed.
-    async fn stop(self) -> Result<(usize, usize)> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.task.await?;
-        Ok((
-            self.sent.load(Ordering::Relaxed),
-            self.failed.load(Ordering::Relaxed),
-        ))
-    }
-}
+/// How many configurations are pushed in a row.
+const UPDATES: usize = 6;

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result, ensure};
 use picker_tests::canned::Canned;
 use picker_tests::{
-    CHAT, DESTINATION, DESTINATIONS, Draft, Stack, chat_body, requests, servers, set_faults,
+    CHAT, DESTINATION, DESTINATIONS, Draft, Stack, chat_body, eventually, requests, servers,
+    set_faults,
 };
 use serde_json::{Value, json};
 use sim::server::{Server, ServerOptions};
@@ -148,7 +149,11 @@ async fn a_retry_goes_to_the_next_endpoint_of_the_list() -> Result<()> {
         .iter()
         .position(|served| *served == 1)
         .context("nobody served")?;
-    set_faults(&stack.servers[owner], &json!({"refuse": true})).await?;
+    set_faults(&stack.servers[owner], &json!({"refuse": true}))?;
+    // A request on a connection that is closing may have been seen, and is not sent again.
+    let open = || stack.stat("cluster.llm.upstream_cx_active");
+    let is_closed = eventually(async || open().await.is_ok_and(|count| count == 0)).await;
+    ensure!(is_closed, "the endpoint keeps its connection");
     let response = stack.chat(&prompt).await?;
     assert_eq!(response.status, 200, "{}", response.text());
     let line = stack.wait_for_line(&[CHAT, "attempts=2"]).await?;

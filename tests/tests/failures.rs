@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use picker_tests::load::{Load, LoadOptions};
 use picker_tests::{CHAT, Draft, Stack, chat_body, eventually, servers};
 use xtask::compose::Destination;
 
@@ -78,6 +79,46 @@ async fn a_worker_that_panics_comes_back_and_the_other_goes_on() -> Result<()> {
     let rows = rows.await?;
     ensure!(sent_before >= 2, "{before:#?} {rows:#?}");
     stack.wait_until_idle().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_under_load_costs_what_its_worker_had_and_what_comes_until_it_is_back() -> Result<()>
+{
+    let mut draft = Draft::new(Destination::OriginalDst, servers(3)).await?;
+    draft.use_test_build()?;
+    let stack = draft.start().await?;
+    let options = LoadOptions {
+        clients: 8,
+        patience: Duration::from_secs(5),
+    };
+    let load = Load::start(stack.addresses.traffic, options);
+    ensure!(load.more(100).await?.failed() == 0, "before the panic");
+    let body = chat_body("hello", 1);
+    let panic = [JSON, ("x-picker-test", "panic")];
+    let panicked = Instant::now();
+    stack.request("POST", CHAT, &panic, body.as_bytes()).await?;
+    let reloaded = "wasm.picker.vm_reload_success";
+    let is_back = eventually(async || stack.stat(reloaded).await.is_ok_and(|count| count > 0));
+    ensure!(is_back.await, "the worker did not come back");
+    let back = panicked.elapsed();
+    let after = load.more(300).await?;
+    let tally = load.stop().await?;
+    println!(
+        "panic: {} of {} failed, back after {back:.1?}",
+        tally.failed(),
+        tally.outcomes.len()
+    );
+    ensure!(after.failed() <= options.clients, "it fails on: {after:?}");
+    let answers = [Some(200), Some(503), None];
+    let odd = tally
+        .outcomes
+        .iter()
+        .find(|it| !answers.contains(&it.status));
+    ensure!(odd.is_none(), "{odd:?}");
+    stack.wait_until_idle().await?;
+    let active = stack.stat("cluster.llm.upstream_rq_active").await?;
+    ensure!(active == 0, "Envoy has {active} requests in flight");
     Ok(())
 }
 

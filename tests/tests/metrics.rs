@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use picker_tests::{Draft, Stack, servers, set_faults};
+use picker_tests::load::{Load, LoadOptions};
+use picker_tests::{DESTINATIONS, Draft, Stack, servers, set_faults};
 use serde_json::json;
 use sim::server::{Faults, MetricsFault, ServerOptions};
 use xtask::compose::Destination;
@@ -66,7 +67,7 @@ async fn metrics_that_stop_coming_grow_stale_and_no_request_fails() -> Result<()
         "cut",
         "slow:2000",
     ] {
-        set_faults(&stack.servers[0], &json!({"metrics": fault})).await?;
+        set_faults(&stack.servers[0], &json!({"metrics": fault}))?;
         let state = stack
             .wait(&format!("{fault} makes it stale"), |state| {
                 find(state, &odd).is_ok_and(|endpoint| !endpoint.fresh)
@@ -75,12 +76,56 @@ async fn metrics_that_stop_coming_grow_stale_and_no_request_fails() -> Result<()
         let fresh = state.endpoints().filter(|endpoint| endpoint.fresh).count();
         assert_eq!(fresh, 2, "{fault}: the others are as before");
         send(&stack, 10).await?;
-        set_faults(&stack.servers[0], &json!({"metrics": "ok"})).await?;
+        set_faults(&stack.servers[0], &json!({"metrics": "ok"}))?;
         stack
             .wait(&format!("{fault} is over"), |state| {
                 find(state, &odd).is_ok_and(|endpoint| endpoint.fresh)
             })
             .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_any_metrics_requests_are_spread_by_what_is_in_flight() -> Result<()> {
+    for destination in DESTINATIONS {
+        let mut draft = Draft::new(destination, servers(3)).await?;
+        let scrape = &mut draft.pool()?["scrape"];
+        scrape["stalenessThreshold"] = json!("500ms");
+        scrape["timeout"] = json!("300ms");
+        let stack = draft.start().await?;
+        let options = LoadOptions {
+            clients: 6,
+            patience: Duration::from_secs(10),
+        };
+        let load = Load::start(stack.addresses.traffic, options);
+        load.more(50).await?;
+        for (server, fault) in stack.servers.iter().zip(["error", "hang", "html"]) {
+            set_faults(server, &json!({"metrics": fault}))?;
+        }
+        let none_fresh = |state: &State| state.endpoints().all(|endpoint| !endpoint.fresh);
+        stack.wait("all are stale", none_fresh).await?;
+        let during = load.more(300).await?;
+        let state = stack.state().await?;
+        let served: Vec<usize> = stack
+            .servers
+            .iter()
+            .map(|it| during.served_by(it))
+            .collect();
+        println!(
+            "{destination:?}, no metrics: {served:?}, {} failed",
+            during.failed()
+        );
+        assert!(none_fresh(&state), "{state:?}");
+        assert!(served.iter().all(|count| *count >= 50), "{served:?}");
+        for server in &stack.servers {
+            set_faults(server, &json!({"metrics": "ok"}))?;
+        }
+        let all_fresh = |state: &State| state.endpoints().all(|endpoint| endpoint.fresh);
+        stack.wait("all are fresh again", all_fresh).await?;
+        let tally = load.stop().await?;
+        assert_eq!(tally.failed(), 0, "{tally:?}");
+        stack.wait_until_idle().await?;
     }
     Ok(())
 }
@@ -92,7 +137,7 @@ async fn the_last_good_metrics_hold_until_they_are_stale() -> Result<()> {
     let stack = draft.start().await?;
     let odd = stack.servers[0].address().to_string();
     let begun = Instant::now();
-    set_faults(&stack.servers[0], &json!({"metrics": "error"})).await?;
+    set_faults(&stack.servers[0], &json!({"metrics": "error"}))?;
     stack
         .wait("it is stale", |state| {
             find(state, &odd).is_ok_and(|endpoint| !endpoint.fresh)

@@ -18,18 +18,22 @@ use crate::workspace::root;
 /// A running Envoy. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Proxy {
+    /// Dropped first, so that it never ends another process of the same number.
+    _guard: Child,
     child: Child,
     admin: SocketAddr,
     log: PathBuf,
 }
 
 /// How to start an Envoy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ProxyOptions {
     /// Worker threads; `None` for as many as the machine has.
     pub concurrency: Option<u32>,
     /// Where the configuration and the log are written; made when missing.
     pub directory: PathBuf,
+    /// More of Envoy's own arguments.
+    pub arguments: &'static [&'static str],
 }
 
 impl Proxy {
@@ -49,10 +53,13 @@ impl Proxy {
         if let Some(concurrency) = options.concurrency {
             command.args(["--concurrency", &concurrency.to_string()]);
         }
+        command.args(options.arguments);
         let child = command
             .spawn()
             .with_context(|| format!("cannot start {envoy}"))?;
+        let pid = child.id().context("Envoy ended at start")?;
         let mut proxy = Self {
+            _guard: end_with_us(pid)?,
             child,
             admin: bootstrap.admin_address()?,
             log,
@@ -133,6 +140,21 @@ impl Proxy {
     }
 }
 
+/// Starts a process that ends `pid` once this process has ended, by whatever signal.
+///
+/// It waits for the end of its input, which nobody writes and which the kernel closes for us.
+fn end_with_us(pid: u32) -> Result<Child> {
+    Command::new("sh")
+        .args(["-c", "read -r _; kill \"$1\"", "sh", &pid.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .context("cannot start sh")
+}
+
 /// Asks an Envoy whether it would take a configuration; the error carries what it printed.
 pub async fn validate(envoy: &Envoy, bootstrap: &Bootstrap, directory: &Path) -> Result<()> {
     fs::create_dir_all(directory)?;
@@ -172,3 +194,24 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long Envoy may take to end in order.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_ends_when_nobody_holds_its_guards_input() -> Result<()> {
+        let sleep = || {
+            let mut command = Command::new("sleep");
+            command.arg("60").kill_on_drop(true).spawn()
+        };
+        let mut child = sleep()?;
+        let mut guard = end_with_us(child.id().context("no process")?)?;
+        let is_alive = timeout(Duration::from_millis(300), child.wait()).await;
+        assert!(is_alive.is_err(), "it ended although its guard is held");
+        drop(guard.stdin.take());
+        let status = timeout(STOP_LIMIT, child.wait()).await??;
+        assert!(!status.success(), "{status}");
+        Ok(())
+    }
+}

@@ -166,6 +166,7 @@ async fn serve(
             .concurrency
             .or_else(|| arguments.check.then_some(2)),
         directory: target().join("run").join(process::id().to_string()),
+        ..ProxyOptions::default()
     };
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -1,9 +1,11 @@
 //! A shorter queue, relative to the other candidates, is better.
 //!
 //! The shortest queue scores 1 and the longest 0; when all are equal every score is 1. A queue is
-//! the scraped one plus what this Envoy has sent since, so that a burst between two scrapes
-//! spreads. A candidate without fresh metrics counts as an average one, plus what it has in flight
-//! above the others' average: neither idle nor full.
+//! the scraped one plus what this Envoy has sent since and what has not ended yet, so that a burst
+//! between two scrapes spreads. It is at least what this Envoy has in flight there without its being
+//! executed: an endpoint that takes requests and does nothing has no queue that it knows of. A
+//! candidate without fresh metrics counts as an average one, plus what it has in flight above the
+//! others' average: neither idle nor full.
 
 use crate::candidate::{Candidate, Context};
 use crate::score::{Score, mean};
@@ -36,14 +38,60 @@ pub(super) fn score(cx: &Context<'_>, scores: &mut [Score]) {
 }
 
 fn known(candidate: &Candidate<'_>) -> Option<f64> {
-    let waiting = candidate
-        .endpoint
-        .metrics
-        .waiting
-        .filter(|_| candidate.fresh)?;
-    Some(waiting + f64::from(candidate.sent_since_scrape()))
+    let metrics = &candidate.endpoint.metrics;
+    let waiting = metrics.waiting.filter(|_| candidate.fresh)?;
+    let sent = candidate.sent_since_scrape().min(candidate.load.requests);
+    let queue = waiting + f64::from(sent);
+    let idle = metrics
+        .running
+        .map(|running| in_flight(candidate) - running);
+    Some(idle.map_or(queue, |idle| queue.max(idle)))
 }
 
 fn in_flight(candidate: &Candidate<'_>) -> f64 {
     f64::from(candidate.load.requests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Load;
+    use crate::snapshot::EndpointState;
+    use crate::twin::Held;
+    use crate::{EndpointId, Timestamp};
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    #[track_caller]
+    fn check(waiting: f64, running: Option<f64>, in_flight: u32, expected: f64) {
+        let mut endpoint = EndpointState::unknown(EndpointId(1), "1.1.1.1:1".parse().unwrap());
+        endpoint.scraped_at = Some(Timestamp(1));
+        endpoint.metrics.waiting = Some(waiting);
+        endpoint.metrics.running = running;
+        endpoint.sent_at_scrape = 5;
+        let load = Load {
+            requests: in_flight,
+            sent: 6,
+            ..Load::default()
+        };
+        let candidate = Candidate {
+            endpoint: &endpoint,
+            fresh: true,
+            load,
+            held: Held::default(),
+            pinned: 0,
+            capacity_tokens: None,
+            adapter: None,
+        };
+        assert_eq!(known(&candidate), Some(expected));
+    }
+
+    #[test]
+    fn what_is_in_flight_and_not_executed_waits() {
+        check(2.0, Some(4.0), 7, 3.0);
+        check(0.0, Some(0.0), 8, 8.0);
+        check(0.0, Some(9.0), 1, 1.0);
+        check(1.0, Some(9.0), 0, 1.0);
+        check(0.0, None, 8, 1.0);
+    }
 }

@@ -56,10 +56,14 @@ pub enum RequestFault {
     Ok,
     /// With this status and an error body.
     Error(u16),
+    /// With 200 and a stream whose only event is an error, as of an engine that has died.
+    ErrorEvent,
     /// Never.
     Hang,
     /// By closing the connection.
     Reset,
+    /// With 200 and the beginning of a stream, and then the connection closes.
+    Cut,
 }
 
 /// Why a fault could not be read.
@@ -123,6 +127,8 @@ impl Faults {
             Some("ok") => RequestFault::Ok,
             Some("hang") => RequestFault::Hang,
             Some("reset") => RequestFault::Reset,
+            Some("cut") => RequestFault::Cut,
+            Some("error-event") => RequestFault::ErrorEvent,
             Some("error") => {
                 let status = words.next().and_then(|word| word.parse().ok());
                 let status = status.filter(|status| (400..600).contains(status));
@@ -164,6 +170,8 @@ impl Faults {
             RequestFault::Error(status) => format!("error:{status}"),
             RequestFault::Hang => "hang".to_owned(),
             RequestFault::Reset => "reset".to_owned(),
+            RequestFault::Cut => "cut".to_owned(),
+            RequestFault::ErrorEvent => "error-event".to_owned(),
         };
         if let Some(rate) = self.rate {
             requests.push_str(&format!(":{rate}"));
@@ -252,6 +260,8 @@ mod tests {
             "hang",
             "reset",
             "reset:0.5",
+            "cut",
+            "error-event",
         ] {
             let mut faults = Faults::default();
             faults.set_requests(requests).unwrap();

@@ -71,6 +71,8 @@ async fn logged(connection: &Connection, request: Request<Incoming>) -> Answer {
     let response = match (read(shared, body, number).await?, fault) {
         (_, RequestFault::Hang) => std::future::pending().await,
         (_, RequestFault::Error(status)) => error(&ApiError::fault(status)),
+        (_, RequestFault::Cut) => cut_stream(),
+        (_, RequestFault::ErrorEvent) => error_stream(),
         (None, _) => error(&ApiError::too_large()),
         (Some(body), _) => {
             let arrival = Arrival {
@@ -146,6 +148,30 @@ async fn read(shared: &Shared, body: Incoming, number: u64) -> Result<Option<Byt
         Err(cause) if cause.is::<LengthLimitError>() => Ok(None),
         Err(_) => Err(Cut),
     }
+}
+
+/// A stream that ends in the middle of its first event.
+fn cut_stream() -> Response<AnswerBody> {
+    event_stream(AnswerBody::Cut {
+        bytes: Some(Bytes::from_static(b"data: {\"id\":\"chatcmpl-1\",\"choi")),
+        flushed: false,
+    })
+}
+
+/// A stream that tells that it failed.
+fn error_stream() -> Response<AnswerBody> {
+    let event = format!(
+        "data: {}\n\ndata: [DONE]\n\n",
+        ApiError::fault(500).to_body()
+    );
+    event_stream(AnswerBody::Full(Some(Bytes::from(event))))
+}
+
+fn event_stream(body: AnswerBody) -> Response<AnswerBody> {
+    let mut response = Response::new(body);
+    let kind = HeaderValue::from_static("text/event-stream; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
 }
 
 /// The metrics page, or what a fault makes of it.

@@ -45,7 +45,7 @@ impl CpuTime {
 }
 
 /// Resident memory of process `pid`.
-pub(super) fn resident_bytes(pid: u32) -> Result<u64> {
+pub fn resident_bytes(pid: u32) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))
         .with_context(|| format!("no process {pid}"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));

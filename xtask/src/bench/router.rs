@@ -68,6 +68,7 @@ impl Router {
         let options = ProxyOptions {
             concurrency: Some(WORKERS),
             directory: bench.directory.join(addresses.traffic.port().to_string()),
+            ..ProxyOptions::default()
         };
         let proxy = Proxy::start(bench.envoy, &bootstrap, &options).await?;
         if self != Self::RoundRobin {

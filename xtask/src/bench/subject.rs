@@ -78,6 +78,7 @@ impl Subject {
         let options = ProxyOptions {
             concurrency: Some(1),
             directory: bench.directory.join(host.to_string().replace(' ', "-")),
+            ..ProxyOptions::default()
         };
         let proxy = Proxy::start(bench.envoy, &bootstrap, &options).await?;
         let pid = proxy.pid().context("Envoy has ended")?;
