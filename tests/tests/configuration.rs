@@ -1,8 +1,6 @@
 //! A bad configuration is refused with one line that says where, what and how to mend it, and what
 //! Envoy takes but should not is found in its own account of it.
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -17,6 +15,7 @@ use xtask::compose::Destination;
 use xtask::config::{Finding, check};
 use xtask::http::{Connection, fetch};
 use xtask::proxy::validate;
+use xtask::pushed::Pushed;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_configuration_is_refused_with_one_line_that_names_path_and_fix() -> Result<()> {
@@ -108,7 +107,7 @@ async fn a_bad_configuration_pushed_to_a_running_envoy_is_refused_and_nothing_fa
 {
     let mut draft = Draft::new(Destination::OriginalDst, servers(2)).await?;
     draft.bootstrap.set_picker(&draft.document)?;
-    let pushed = Pushed::new(&mut draft.bootstrap)?;
+    let pushed = Pushed::new(&mut draft.bootstrap, &directory())?;
     let stack = start_without_picker(draft).await?;
     let rejected = "listener_manager.lds.update_rejected";
     let accepted = "listener_manager.lds.update_success";
@@ -143,7 +142,7 @@ async fn configurations_in_quick_succession_lose_no_request_and_cut_no_stream() 
     };
     let mut draft = Draft::new(Destination::OriginalDst, vec![slow; 3]).await?;
     draft.bootstrap.set_picker(&draft.document)?;
-    let pushed = Pushed::new(&mut draft.bootstrap)?;
+    let pushed = Pushed::new(&mut draft.bootstrap, &directory())?;
     let stack = start_without_picker(draft).await?;
     let accepted = "listener_manager.lds.update_success";
     let options = LoadOptions {
@@ -159,7 +158,7 @@ async fn configurations_in_quick_succession_lose_no_request_and_cut_no_stream() 
     load.more(20).await?;
     for update in 0..UPDATES {
         let before = stack.stat(accepted).await?;
-        pushed.push_nth(update)?;
+        push_nth(&pushed, update)?;
         let is_there = async || stack.stat(accepted).await.is_ok_and(|count| count > before);
         ensure!(eventually(is_there).await, "update {update} was refused");
         load.more(20).await?;
@@ -187,11 +186,11 @@ async fn a_configuration_that_was_replaced_leaves_no_conflict_behind() -> Result
     let mut draft = Draft::new(Destination::OriginalDst, servers(2)).await?;
     draft.bootstrap.set_picker(&draft.document)?;
     draft.arguments = &["--drain-time-s", "2"];
-    let pushed = Pushed::new(&mut draft.bootstrap)?;
+    let pushed = Pushed::new(&mut draft.bootstrap, &directory())?;
     let stack = start_without_picker(draft).await?;
     let conflicts = || stack.stat("wasmcustom.picker_config_conflict;pool=llm");
     ensure!(conflicts().await? == 0, "a conflict with nobody");
-    pushed.push_nth(0)?;
+    push_nth(&pushed, 0)?;
     let is_told = eventually(async || conflicts().await.is_ok_and(|count| count == 1));
     ensure!(
         is_told.await,
@@ -223,66 +222,14 @@ async fn stream(mut connection: Connection, tokens: usize) -> Result<bool> {
     Ok(response.is_ok_and(|it| it.status == 200 && it.text().ends_with("data: [DONE]\n\n")))
 }
 
-/// The listener for clients in a file of its own, which Envoy reads again when it is replaced.
-struct Pushed {
-    listener: Value,
-    path: PathBuf,
-}
-
-impl Pushed {
-    /// Moves the listener from the configuration into a file.
-    fn new(bootstrap: &mut Bootstrap) -> Result<Self> {
-        let directory = directory();
-        fs::create_dir_all(&directory)?;
-        let path = directory.join("listeners.json");
-        let root = bootstrap.value_mut();
-        let listeners = root.pointer_mut("/static_resources/listeners");
-        let listeners = listeners
-            .and_then(Value::as_array_mut)
-            .context("no listeners")?;
-        let at = listeners
-            .iter()
-            .position(|listener| listener["name"] == "traffic");
-        let listener = listeners.remove(at.context("no listener `traffic`")?);
-        root["dynamic_resources"] = json!({"lds_config": {
-            "resource_api_version": "V3",
-            "path_config_source": {"path": path, "watched_directory": {"path": directory}},
-        }});
-        let pushed = Self { listener, path };
-        pushed.push(|_| {})?;
-        Ok(pushed)
-    }
-
-    /// Replaces the file by one that differs from the one before.
-    fn push_nth(&self, number: usize) -> Result<()> {
-        const CHANGES: [Change; 3] = [
-            |pool| pool["scrape"]["interval"] = json!("50ms"),
-            |pool| pool["limits"]["requestBodyBytes"] = json!("16Mi"),
-            |pool| pool["scrape"]["timeout"] = json!("2s"),
-        ];
-        self.push(CHANGES[number % CHANGES.len()])
-    }
-
-    /// Replaces the file by one with a changed pool.
-    fn push(&self, change: Change) -> Result<()> {
-        let mut listener = self.listener.clone();
-        listener["@type"] = json!("type.googleapis.com/envoy.config.listener.v3.Listener");
-        let filters = "/filter_chains/0/filters/0/typed_config/http_filters/0";
-        let text = format!("{filters}/typed_config/config/configuration/value");
-        let value = listener
-            .pointer_mut(&text)
-            .context("no configuration of the picker")?;
-        let mut document: Value = serde_json::from_str(value.as_str().unwrap_or_default())?;
-        change(&mut document["pools"][0]);
-        *value = json!(document.to_string());
-        let next = self.path.with_extension("next");
-        fs::write(&next, json!({"resources": [listener]}).to_string())?;
-        move_over(&next, &self.path)
-    }
-}
-
-fn move_over(from: &Path, to: &Path) -> Result<()> {
-    fs::rename(from, to).context("cannot replace the file")
+/// Replaces the configuration by one that differs from the one before.
+fn push_nth(pushed: &Pushed, number: usize) -> Result<()> {
+    const CHANGES: [Change; 3] = [
+        |pool| pool["scrape"]["interval"] = json!("50ms"),
+        |pool| pool["limits"]["requestBodyBytes"] = json!("16Mi"),
+        |pool| pool["scrape"]["timeout"] = json!("2s"),
+    ];
+    pushed.push(CHANGES[number % CHANGES.len()])
 }
 
 /// Starts a draft whose listener for clients comes from a file, and waits until it is there.
@@ -315,7 +262,7 @@ async fn the_check_finds_a_missing_setting_in_a_listener_that_came_later() -> Re
         .as_object_mut()
         .and_then(|it| it.remove("stream_idle_timeout"));
     ensure!(removed.is_some(), "the setting was not there");
-    let _pushed = Pushed::new(&mut draft.bootstrap)?;
+    let _pushed = Pushed::new(&mut draft.bootstrap, &directory())?;
     let stack = start_without_picker(draft).await?;
     let findings = check_dump(&stack).await?;
     let [one] = findings.as_slice() else {

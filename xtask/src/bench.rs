@@ -18,6 +18,7 @@ mod scan;
 mod scan_bodies;
 mod soak;
 mod subject;
+mod updates;
 mod upstream;
 
 use std::env;
@@ -37,6 +38,7 @@ use routing::RoutingArguments;
 use scale::ScaleArguments;
 use scan::ScanArguments;
 use soak::SoakArguments;
+use updates::UpdatesArguments;
 
 /// What to measure.
 #[derive(Clone, Debug, Subcommand)]
@@ -55,6 +57,8 @@ pub enum BenchArguments {
     Scan(ScanArguments),
     /// Send many mixed requests and see whether memory stays flat
     Soak(SoakArguments),
+    /// Change the configuration many times and see whether memory stays flat
+    Updates(UpdatesArguments),
 }
 
 /// Measures; a debug build builds itself again for release and hands over.
@@ -79,6 +83,7 @@ pub fn bench(arguments: &BenchArguments) -> Result<()> {
         BenchArguments::Scale(arguments) => scale::scale(arguments),
         BenchArguments::Scan(arguments) => scan::scan(*arguments),
         BenchArguments::Soak(arguments) => soak::soak(*arguments),
+        BenchArguments::Updates(arguments) => updates::updates(*arguments),
     }
 }
 

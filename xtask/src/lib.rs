@@ -15,6 +15,7 @@ pub mod imports;
 pub mod live;
 pub mod ports;
 pub mod proxy;
+pub mod pushed;
 pub mod read;
 pub mod ready;
 pub mod run;

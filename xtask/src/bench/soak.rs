@@ -97,7 +97,8 @@ fn mixed(number: u64) -> Vec<u8> {
     }
 }
 
-fn show(samples: &[u64]) {
+/// Prints the mean of each quarter of the samples, and how the last differs from the second.
+pub(super) fn show(samples: &[u64]) {
     let mean = |part: &[u64]| part.iter().sum::<u64>() as f64 / part.len().max(1) as f64 / 1e6;
     let quarters: Vec<f64> = samples
         .chunks(samples.len().div_ceil(4).max(1))
