@@ -72,6 +72,8 @@ async fn reaches_a_server(stack: &Stack, bytes: &[u8], what: &str) -> Result<()>
 async fn the_words_of_a_prompt_and_a_clients_key_are_in_no_log_stat_page_or_answer() -> Result<()> {
     let mut draft = Draft::new(Destination::OriginalDst, servers(2)).await?;
     draft.pool()?["limits"] = json!({"requestBodyBytes": 100_000});
+    // All that the picker and the host's own calls have to say.
+    draft.arguments = &["--component-log-level", "wasm:trace"];
     let stack = draft.start().await?;
     let secrets = [
         ("authorization", "Bearer MARKER"),
