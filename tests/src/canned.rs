@@ -14,6 +14,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 
 /// A server on a free port that answers every request with the same bytes.
@@ -139,3 +140,71 @@ async fn swallow(stream: TcpStream, largest: Arc<AtomicUsize>) {
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
+
+/// A server on a free port that sends the answer to a POST in pieces, each when it is told to; any
+/// other request gets the metrics of an idle vLLM.
+pub struct Stepwise {
+    address: SocketAddr,
+    pieces: mpsc::Sender<Vec<u8>>,
+    task: JoinHandle<()>,
+}
+
+impl Stepwise {
+    /// Starts a server.
+    pub async fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let (pieces, queue) = mpsc::channel(1);
+        let queue = Arc::new(Mutex::new(queue));
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(step(stream, Arc::clone(&queue)));
+            }
+        });
+        Ok(Self {
+            address,
+            pieces,
+            task,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sends the next piece of the answer.
+    pub async fn send(&self, piece: impl Into<Vec<u8>>) -> Result<()> {
+        Ok(self.pieces.send(piece.into()).await?)
+    }
+}
+
+impl Drop for Stepwise {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Sends what is queued once a POST has come on this connection.
+async fn step(mut stream: TcpStream, queue: Arc<Mutex<mpsc::Receiver<Vec<u8>>>>) {
+    let mut bytes = [0; 65_536];
+    while let Ok(read @ 1..) = stream.read(&mut bytes).await {
+        if !bytes[..read].starts_with(b"POST ") {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", IDLE.len());
+            let sent = stream.write_all(format!("{head}{IDLE}").as_bytes()).await;
+            if sent.is_err() {
+                return;
+            }
+            continue;
+        }
+        let mut queue = queue.lock().await;
+        while let Some(piece) = queue.recv().await {
+            if stream.write_all(&piece).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+const IDLE: &str = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n\
+                    vllm:kv_cache_usage_perc 0\n";
