@@ -40,6 +40,7 @@ async fn every_piece_of_a_stream_is_passed_on_before_the_next_comes() -> Result<
 async fn what_envoy_answers_itself_is_no_answer_of_an_endpoint() -> Result<()> {
     let mut draft = Draft::new(Destination::OriginalDst, servers(1)).await?;
     draft.pool()?["limits"] = json!({"requestBodyBytes": 10_000});
+    draft.concurrency = 1;
     let manager = draft.bootstrap.manager_mut("traffic")?;
     let routes = manager.pointer_mut("/route_config/virtual_hosts/0/routes");
     let routes = routes.and_then(|routes| routes.as_array_mut());
@@ -59,14 +60,17 @@ async fn what_envoy_answers_itself_is_no_answer_of_an_endpoint() -> Result<()> {
     ensure!(post("/sleep", "").await? == 403);
     stack.wait_until_idle().await?;
     let count = async |name: &str| {
-        let name = format!("wasmcustom.picker_{name}_total;pool=llm");
+        let name = format!("wasmcustom.picker_{name}");
         stack.stat(&name).await.unwrap_or(u64::MAX)
     };
-    // Counters are told to Envoy at the next tick.
-    let is_told = eventually(async || count("picks").await == 1).await;
-    ensure!(is_told, "{} picks", count("picks").await);
+    // Counters are told to Envoy at the next tick, all at once.
+    let last = "refusals_total;pool=llm;reason=admin-path";
+    ensure!(eventually(async || count(last).await == 1).await, "{last}");
+    let picks = count("picks_total;pool=llm").await;
+    ensure!(picks == 1, "{picks} picks");
     for name in ["prompt_tokens", "output_tokens", "first_tokens"] {
-        ensure!(count(name).await == 0, "{name} were counted");
+        let counted = count(&format!("{name}_total;pool=llm")).await;
+        ensure!(counted == 0, "{counted} {name}");
     }
     let state = stack.state().await?;
     let sent: Vec<u64> = state.endpoints().map(|endpoint| endpoint.sent).collect();
