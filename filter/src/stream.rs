@@ -116,7 +116,7 @@ impl HttpContext for Stream {
         let Some(pool) = worker.pools.get_mut(sent.pool) else {
             return Action::Continue;
         };
-        let other = if pool.pool.asks_who_serves() {
+        let other = if pool.pool.asks_who_serves(&sent.ticket) {
             let served = host::text_property(&["upstream", "address"]);
             served.filter(|served| *served != sent.destination)
         } else {

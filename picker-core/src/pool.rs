@@ -7,7 +7,7 @@ use crate::adapter::{AdapterFit, ListedAdapters};
 use crate::candidate::{Candidate, Context};
 use crate::draw::Draws;
 use crate::eligibility::eligible;
-use crate::health::Verdict;
+use crate::health::{Health, Verdict};
 use crate::load_report::LoadReport;
 use crate::means::Means;
 use crate::pace::Pace;
@@ -128,9 +128,17 @@ impl Pool {
     }
 
     /// Whether to tell [`on_served_by`](Self::on_served_by) who gives the answer that has begun:
-    /// always at first and after a surprise, else now and then.
-    pub fn asks_who_serves(&mut self) -> bool {
-        self.served.is_asked()
+    /// always at first, after a surprise and where a good answer would forgive failures, else now
+    /// and then.
+    pub fn asks_who_serves(&mut self, ticket: &Ticket) -> bool {
+        let health = ticket
+            .endpoint
+            .map(|endpoint| self.twins().health(endpoint));
+        let forgives = |health: Health| {
+            let good = [Verdict::Begun, Verdict::Served];
+            good.into_iter().any(|verdict| health.is_news(verdict))
+        };
+        self.served.is_asked() || health.is_some_and(forgives)
     }
 
     /// Tells that `address` answers, which is another than the chosen one after a retry or a

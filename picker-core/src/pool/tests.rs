@@ -658,3 +658,22 @@ fn a_load_report_counts_until_the_next_snapshot() {
     let numbers = (None, Some(0.0), Some(0.0));
     assert_eq!(seen(&pool), (numbers, Some(at(3)), 0));
 }
+
+#[test]
+fn who_serves_is_always_asked_where_a_good_answer_would_forgive() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(1, 5);
+    let picked = pool.pick(&shared, &request(1, 2), &mut draws, at(0));
+    let ticket = picked.unwrap().ticket;
+    let asked = |pool: &mut Pool| {
+        let asked = (0..800).filter(|_| pool.asks_who_serves(&ticket));
+        asked.count()
+    };
+    assert!(asked(&mut pool) < 200, "the host obeys");
+    pool.on_verdict(&shared, &ticket, Verdict::Failed, at(1));
+    assert_eq!(asked(&mut pool), 800);
+    for verdict in [Verdict::Begun, Verdict::Served] {
+        pool.on_verdict(&shared, &ticket, verdict, at(2));
+    }
+    assert!(asked(&mut pool) < 200, "forgiven");
+}
