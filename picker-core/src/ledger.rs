@@ -231,24 +231,35 @@ pub(crate) fn totals(
     let mut totals = vec![Load::default(); endpoints.len()];
     let is_other = |row: &RowBytes<'_>| row.owner != own.owner && row.is_live(now);
     for row in rows(bytes).filter(is_other) {
-        add_loads(&mut totals, endpoints.clone(), row.loads());
+        add_loads(&mut totals, endpoints.clone(), row.loads, (id_in, load_in));
     }
-    add_loads(&mut totals, endpoints, own.loads.iter().copied());
+    let (id_of, load_of) = (
+        |it: &(EndpointId, Load)| it.0,
+        |it: &(EndpointId, Load)| it.1,
+    );
+    add_loads(&mut totals, endpoints, &own.loads, (id_of, load_of));
     totals
 }
 
 /// Adds to the totals of `endpoints` those of `loads` that are theirs; all in the order of the
 /// endpoints' numbers.
-fn add_loads(
+fn add_loads<T>(
     totals: &mut [Load],
     endpoints: impl Iterator<Item = EndpointId>,
-    loads: impl Iterator<Item = (EndpointId, Load)>,
+    mut loads: &[T],
+    (id_of, load_of): (impl Fn(&T) -> EndpointId, impl Fn(&T) -> Load),
 ) {
-    let mut loads = loads.peekable();
     for (endpoint, total) in endpoints.zip(totals) {
-        while loads.next_if(|(id, _)| *id < endpoint).is_some() {}
-        if let Some((_, load)) = loads.next_if(|(id, _)| *id == endpoint) {
-            total.add(load);
+        while let Some((first, rest)) = loads.split_first() {
+            let id = id_of(first);
+            if id > endpoint {
+                break;
+            }
+            loads = rest;
+            if id == endpoint {
+                total.add(load_of(first));
+                break;
+            }
         }
     }
 }
@@ -279,33 +290,31 @@ impl RowBytes<'_> {
     }
 
     fn loads(&self) -> impl Iterator<Item = (EndpointId, Load)> {
-        self.loads.iter().map(|bytes| {
-            let mut numbers = [0; LOAD_BYTES / size_of::<u32>()];
-            for (number, bytes) in numbers.iter_mut().zip(bytes.as_chunks().0) {
-                *number = u32::from_le_bytes(*bytes);
-            }
-            let [
-                endpoint,
-                requests,
-                prefill_tokens,
-                sent,
-                sent_tokens,
-                matched_tokens,
-                checked_tokens,
-                cached_tokens,
-            ] = numbers;
-            let load = Load {
-                requests,
-                prefill_tokens,
-                sent,
-                sent_tokens,
-                matched_tokens,
-                checked_tokens,
-                cached_tokens,
-            };
-            (EndpointId(endpoint), load)
-        })
+        self.loads
+            .iter()
+            .map(|bytes| (id_in(bytes), load_in(bytes)))
     }
+}
+
+fn id_in(bytes: &[u8; LOAD_BYTES]) -> EndpointId {
+    EndpointId(number_in(bytes, 0))
+}
+
+fn load_in(bytes: &[u8; LOAD_BYTES]) -> Load {
+    Load {
+        requests: number_in(bytes, 1),
+        prefill_tokens: number_in(bytes, 2),
+        sent: number_in(bytes, 3),
+        sent_tokens: number_in(bytes, 4),
+        matched_tokens: number_in(bytes, 5),
+        checked_tokens: number_in(bytes, 6),
+        cached_tokens: number_in(bytes, 7),
+    }
+}
+
+fn number_in(bytes: &[u8; LOAD_BYTES], place: usize) -> u32 {
+    let (numbers, _) = bytes.as_chunks();
+    numbers.get(place).map_or(0, |it| u32::from_le_bytes(*it))
 }
 
 /// The rows in a ledger's bytes; none in those of another release, and none after a cut.
