@@ -120,3 +120,55 @@ fn ours(stats: &str) -> String {
     let lines = stats.lines().filter(|line| line.starts_with("picker"));
     lines.collect::<Vec<_>>().join("\n")
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_do_not_make_stats() -> Result<()> {
+    let fast = ServerOptions {
+        time_scale: 200.0,
+        ..ServerOptions::default()
+    };
+    let mut draft = Draft::new(Destination::OriginalDst, vec![fast; 2]).await?;
+    draft.concurrency = 1;
+    let stack = draft.start().await?;
+    let names = async || -> Result<Vec<String>> {
+        let stats = fetch(stack.proxy.admin(), "/stats?usedonly").await?.text();
+        let names = stats.lines().filter_map(|line| line.split_once(": "));
+        let ours = names
+            .map(|it| it.0)
+            .filter(|it| it.starts_with("wasmcustom."));
+        Ok(ours.map(str::to_owned).collect())
+    };
+    let send = async |number: usize| -> Result<()> {
+        let model = format!("model-{number}");
+        let body = json!({"model": model, "prompt": model, "user": model, "max_tokens": 1});
+        let path = format!("/v1/completions?tenant={number}");
+        let headers = [
+            ("content-type", "application/json"),
+            ("x-tenant", &model),
+            ("x-gateway-inference-fairness-id", &model),
+        ];
+        let body = body.to_string();
+        stack
+            .request("POST", &path, &headers, body.as_bytes())
+            .await?;
+        Ok(())
+    };
+    send(0).await?;
+    let told = "wasmcustom.picker_picks_total;pool=llm";
+    let is_told = async |count: u64| {
+        let told = eventually(async || stack.stat(told).await.is_ok_and(|it| it == count));
+        told.await
+    };
+    ensure!(is_told(1).await, "the first was not counted");
+    let before = names().await?;
+    for number in 1..200 {
+        send(number).await?;
+    }
+    ensure!(is_told(200).await, "not all were counted");
+    let after = names().await?;
+    ensure!(
+        !before.is_empty() && before == after,
+        "{before:?} became {after:?}"
+    );
+    Ok(())
+}
