@@ -127,12 +127,14 @@ impl Events {
         }
     }
 
-    fn data(&mut self, data: &[u8], document: &mut Document, facts: &mut Facts) {
+    fn data(&mut self, mut data: &[u8], document: &mut Document, facts: &mut Facts) {
         if self.data == Data::None {
-            let Some(first) = data.iter().find(|byte| !matches!(byte, b' ' | b'\t')) else {
+            let begin = data.iter().position(|byte| !matches!(byte, b' ' | b'\t'));
+            let Some(begin) = begin else {
                 return;
             };
-            self.data = if *first == b'[' {
+            data = data.get(begin..).unwrap_or_default();
+            self.data = if data.first() == Some(&b'[') {
                 Data::Mark
             } else {
                 Data::Json

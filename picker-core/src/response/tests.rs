@@ -365,3 +365,11 @@ fn events_of_one_form_are_passed_over_once_it_is_known() {
         "too long to keep"
     );
 }
+
+#[test]
+fn blanks_before_the_end_mark_do_not_hide_it_however_it_is_cut() {
+    for blanks in ["", " ", "\t", "  \t\t\t ", "                    "] {
+        let read = stream(&format!("data:{blanks}[DONE]\n\n"));
+        assert_eq!((read.events, read.ended), (0, true), "{blanks:?}");
+    }
+}
