@@ -29,13 +29,8 @@ pub(crate) fn claim(
     let version = shared.get(&turn_key(pool), &mut value);
     let (next, last) = decode_turn(&value);
     let next = next as usize % count;
-    // A time far ahead was written before the clock stepped back: all are due.
-    let since = if last > now.after(ROUND) {
-        ROUND.0
-    } else {
-        now.since(last).0.min(ROUND.0)
-    };
-    let due = (since as usize).saturating_mul(count) / ROUND.0 as usize;
+    let since = now.apart(last).min(ROUND);
+    let due = (since.0 as usize).saturating_mul(count) / ROUND.0 as usize;
     if due == 0 {
         return Vec::new();
     }
@@ -149,6 +144,7 @@ mod tests {
             (6000, &[0, 1]),
             (1000, &[2, 3, 0, 1]),
             (1500, &[2]),
+            (500, &[3, 0]),
         ] {
             let now = Timestamp(1_000_000_000 + millis * 1000);
             assert_eq!(claim(&shared, "a", 4, now), places, "at {millis} ms");
