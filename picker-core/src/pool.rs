@@ -7,7 +7,7 @@ use crate::adapter::{AdapterFit, ListedAdapters};
 use crate::candidate::{Candidate, Context};
 use crate::draw::Draws;
 use crate::eligibility::eligible;
-use crate::health::{Health, Verdict};
+use crate::health::Verdict;
 use crate::load_report::LoadReport;
 use crate::means::Means;
 use crate::pace::Pace;
@@ -131,14 +131,12 @@ impl Pool {
     /// always at first, after a surprise and where a good answer would forgive failures, else now
     /// and then.
     pub fn asks_who_serves(&mut self, ticket: &Ticket) -> bool {
-        let health = ticket
-            .endpoint
-            .map(|endpoint| self.twins().health(endpoint));
-        let forgives = |health: Health| {
-            let good = [Verdict::Begun, Verdict::Served];
-            good.into_iter().any(|verdict| health.is_news(verdict))
-        };
-        self.served.is_asked() || health.is_some_and(forgives)
+        self.served.is_asked() || ticket.endpoint.is_some_and(|it| self.may_forgive(it))
+    }
+
+    fn may_forgive(&self, endpoint: EndpointId) -> bool {
+        let health = self.twins().health(endpoint);
+        health.is_news(Verdict::Begun) || health.is_news(Verdict::Served)
     }
 
     /// Tells that `address` answers, which is another than the chosen one after a retry or a
