@@ -15,7 +15,7 @@ use crate::input::{Input, chunks};
 /// An API, two bytes that say how the body is cut, and the body.
 pub fn check(input: &[u8]) {
     let mut input = Input(input);
-    let (shape, seed) = (input.of(&SHAPES), input.u16());
+    let (shape, seed) = (input.of(&Shape::ALL), input.u16());
     let body = input.0;
     let whole = read(shape, vec![body]);
     assert_eq!(read(shape, chunks(body, seed)), whole, "cut by {seed}");
@@ -32,7 +32,7 @@ pub fn seeds() -> io::Result<Vec<Vec<u8>>> {
     for entry in index.as_array().into_iter().flatten() {
         let text = |key: &str| entry[key].as_str().unwrap_or_default();
         let shape = Shape::of_path(text("path"), &[]);
-        let number = SHAPES.iter().position(|known| Some(*known) == shape);
+        let number = Shape::ALL.iter().position(|known| Some(*known) == shape);
         let number = number.ok_or_else(|| io::Error::other(text("path")))?;
         let body = fixture(&format!("requests/{}", text("file")))?;
         for seed in [0, number as u8] {
@@ -131,28 +131,6 @@ fn is_broken(fault: &RequestFault) -> bool {
             | RequestFault::Truncated { .. }
     )
 }
-
-/// Every API that has bodies.
-const SHAPES: [Shape; 18] = [
-    Shape::ChatCompletions,
-    Shape::ChatRender,
-    Shape::Classify,
-    Shape::Completions,
-    Shape::CompletionsRender,
-    Shape::Conversations,
-    Shape::CountTokens,
-    Shape::Embeddings,
-    Shape::Generate,
-    Shape::ImageGenerations,
-    Shape::Messages,
-    Shape::Pooling,
-    Shape::Rerank,
-    Shape::Responses,
-    Shape::Score,
-    Shape::SglangGenerate,
-    Shape::Tokenize,
-    Shape::Transcriptions,
-];
 
 /// Prompts that are read of one body.
 const PROMPTS_MAX: usize = 64;

@@ -44,6 +44,28 @@ pub enum Shape {
 }
 
 impl Shape {
+    /// All of them.
+    pub const ALL: [Self; 18] = [
+        Self::ChatCompletions,
+        Self::ChatRender,
+        Self::Classify,
+        Self::Completions,
+        Self::CompletionsRender,
+        Self::Conversations,
+        Self::CountTokens,
+        Self::Embeddings,
+        Self::Generate,
+        Self::ImageGenerations,
+        Self::Messages,
+        Self::Pooling,
+        Self::Rerank,
+        Self::Responses,
+        Self::Score,
+        Self::SglangGenerate,
+        Self::Tokenize,
+        Self::Transcriptions,
+    ];
+
     /// The shape of the bodies sent to `path`, or `None` when no shape is known for it.
     ///
     /// The query is cut off and one `/` at the end is tolerated. What is left has to be the path

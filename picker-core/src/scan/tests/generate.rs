@@ -28,7 +28,9 @@ impl Draw {
 }
 
 pub(super) fn body(draw: &mut Draw) -> (Shape, String) {
-    let shape = JSON_SHAPES[draw.below(2 * JSON_SHAPES.len()) % JSON_SHAPES.len()];
+    let is_json = |shape: &Shape| *shape != Shape::Transcriptions;
+    let shapes: Vec<Shape> = Shape::ALL.into_iter().filter(is_json).collect();
+    let shape = shapes[draw.below(2 * shapes.len()) % shapes.len()];
     let shape = if draw.chance(3) {
         ChatCompletions
     } else {
@@ -359,27 +361,6 @@ fn spell(draw: &mut Draw, text: &str) -> String {
     out.push('"');
     out
 }
-
-/// The shapes whose bodies are JSON.
-const JSON_SHAPES: [Shape; 17] = [
-    Shape::ChatCompletions,
-    Shape::ChatRender,
-    Shape::Classify,
-    Shape::Completions,
-    Shape::CompletionsRender,
-    Shape::Conversations,
-    Shape::CountTokens,
-    Shape::Embeddings,
-    Shape::Generate,
-    Shape::ImageGenerations,
-    Shape::Messages,
-    Shape::Pooling,
-    Shape::Rerank,
-    Shape::Responses,
-    Shape::Score,
-    Shape::SglangGenerate,
-    Shape::Tokenize,
-];
 
 /// Names of members, also of shapes in whose bodies they mean nothing.
 const NAMES: &[&str] = &[
