@@ -91,6 +91,12 @@ impl<'a> Model<'a> {
         (!is_empty).then_some(model)
     }
 
+    /// The bootstrap of an Envoy whose connection managers have the picker.
+    pub(super) fn picking_bootstrap(&self) -> Option<&Place<'a>> {
+        let bootstrap = self.bootstrap.as_ref();
+        bootstrap.filter(|_| !self.managers.is_empty())
+    }
+
     /// The cluster of this name.
     pub(super) fn cluster(&self, name: &str) -> Option<&Place<'a>> {
         let mut clusters = self.clusters.iter();

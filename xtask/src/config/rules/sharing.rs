@@ -89,11 +89,7 @@ pub(super) fn one_configuration_of_a_pool(model: &Model<'_>) -> Vec<Finding> {
 
 /// A service is optional, and one is enough.
 pub(super) fn a_collector_of_its_own(model: &Model<'_>) -> Vec<Finding> {
-    let Some(bootstrap) = model
-        .bootstrap
-        .as_ref()
-        .filter(|_| !model.managers.is_empty())
-    else {
+    let Some(bootstrap) = model.picking_bootstrap() else {
         return Vec::new();
     };
     if model.services.is_empty() {

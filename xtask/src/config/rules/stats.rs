@@ -5,11 +5,7 @@ use crate::config::model::Model;
 
 /// Each label needs a rule that takes it out of the name.
 pub(super) fn labels_become_labels(model: &Model<'_>) -> Vec<Finding> {
-    let Some(bootstrap) = model
-        .bootstrap
-        .as_ref()
-        .filter(|_| !model.managers.is_empty())
-    else {
+    let Some(bootstrap) = model.picking_bootstrap() else {
         return Vec::new();
     };
     let tags = bootstrap.list("stats_config.stats_tags");
