@@ -9,12 +9,9 @@ use sim::load::{Bodies, LoadOptions, run_load};
 use tokio::time::sleep;
 
 use super::bodies::chat;
-use super::subject::{Bench, Host, Subject};
+use super::subject::{Bench, Host, Subject, tools};
 use super::upstream::Upstream;
-use crate::envoy::Envoy;
 use crate::ready::ready;
-use crate::wasm::{self, Variant};
-use crate::workspace::target;
 
 /// The arguments of `cargo xtask bench memory`.
 #[derive(Clone, Copy, Debug, Args)]
@@ -29,18 +26,11 @@ pub struct MemoryArguments {
 
 /// Fills the twins and prints what they take.
 pub(super) fn memory(arguments: MemoryArguments) -> Result<()> {
-    let wasm = wasm::build(Variant::Shipped)?;
-    let envoy = Envoy::find(None)?;
-    println!("Using {envoy}");
+    let (wasm, envoy) = tools()?;
     tokio::runtime::Runtime::new()?.block_on(async {
         let upstream = Upstream::start(arguments.endpoints, None).await?;
         upstream.tell_tokens(arguments.tokens);
-        let bench = Bench {
-            envoy: &envoy,
-            wasm: &wasm,
-            endpoints: upstream.addresses(),
-            directory: target().join("bench").join(std::process::id().to_string()),
-        };
+        let bench = Bench::new(&envoy, &wasm, upstream.addresses());
         let subject = Subject::start(&bench, Host::Wasm { copies: 1 }).await?;
         ready(subject.addresses).await?;
         let tokens = arguments.endpoints * arguments.tokens;

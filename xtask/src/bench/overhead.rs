@@ -23,7 +23,6 @@ use super::upstream::{CHUNKS, Upstream};
 use crate::envoy::Envoy;
 use crate::ready::ready;
 use crate::wasm::{self, Variant};
-use crate::workspace::target;
 
 /// The arguments of `cargo xtask bench overhead`.
 #[derive(Clone, Debug, Args)]
@@ -140,12 +139,7 @@ impl Case {
 
 async fn measure(arguments: &OverheadArguments, envoy: &Envoy, wasm: &Path) -> Result<()> {
     let upstream = Upstream::start(ENDPOINTS, arguments.first_port).await?;
-    let bench = Bench {
-        envoy,
-        wasm,
-        endpoints: upstream.addresses(),
-        directory: target().join("bench").join(std::process::id().to_string()),
-    };
+    let bench = Bench::new(envoy, wasm, upstream.addresses());
     let hosts = [
         Some(Host::None),
         Some(Host::Wasm { copies: 1 }),

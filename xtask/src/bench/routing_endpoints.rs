@@ -7,7 +7,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
@@ -18,13 +17,10 @@ use tokio::time::sleep;
 
 use super::prefixes::{PREFIX_TOKENS, PREFIXES, Prefixes, REQUESTS, SUFFIX_TOKENS};
 use super::router::Router;
-use super::subject::Bench;
+use super::subject::{Bench, tools};
 use super::write_json;
-use crate::envoy::Envoy;
 use crate::http::fetch;
 use crate::run::{model, resolve};
-use crate::wasm::{self, Variant};
-use crate::workspace::target;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -75,15 +71,8 @@ pub(super) fn routing_endpoints(arguments: &EndpointArguments<'_>) -> Result<()>
     let endpoints: Result<Vec<SocketAddr>> =
         arguments.endpoints.iter().map(|it| resolve(it)).collect();
     let endpoints = endpoints?;
-    let wasm = wasm::build(Variant::Shipped)?;
-    let envoy = Envoy::find(None)?;
-    println!("Using {envoy}");
-    let bench = Bench {
-        envoy: &envoy,
-        wasm: &wasm,
-        endpoints: &endpoints,
-        directory: target().join("bench").join(process::id().to_string()),
-    };
+    let (wasm, envoy) = tools()?;
+    let bench = Bench::new(&envoy, &wasm, &endpoints);
     let rows = tokio::runtime::Runtime::new()?.block_on(measure(arguments, &bench))?;
     write_json(arguments.json, &rows)
 }

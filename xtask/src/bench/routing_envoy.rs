@@ -7,7 +7,6 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process;
 
 use anyhow::Result;
 use picker_core::{EngineKind, LeastCost};
@@ -19,11 +18,9 @@ use tokio::task::JoinSet;
 
 use super::prefixes::Prefixes;
 use super::router::Router;
-use super::subject::Bench;
+use super::subject::{Bench, tools};
 use super::write_json;
 use crate::envoy::Envoy;
-use crate::wasm::{self, Variant};
-use crate::workspace::target;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -68,9 +65,7 @@ pub(super) fn routing_envoy(arguments: &EnvoyArguments<'_>) -> Result<()> {
     for policy in policies {
         routers.extend(Router::of_policy(*policy, arguments.rules)?);
     }
-    let wasm = wasm::build(Variant::Shipped)?;
-    let envoy = Envoy::find(None)?;
-    println!("Using {envoy}");
+    let (wasm, envoy) = tools()?;
     let measured = measure(arguments, &routers, (envoy, wasm));
     let rows = tokio::runtime::Runtime::new()?.block_on(measured)?;
     println!("\n{HEADER}");
@@ -133,12 +128,7 @@ impl Run {
             servers.push(Server::start(options).await?);
         }
         let endpoints: Vec<SocketAddr> = servers.iter().map(Server::address).collect();
-        let bench = Bench {
-            envoy,
-            wasm,
-            endpoints: &endpoints,
-            directory: target().join("bench").join(process::id().to_string()),
-        };
+        let bench = Bench::new(envoy, wasm, &endpoints);
         let routing = self.router.start(&bench, EngineKind::Vllm).await?;
         eprintln!("{what}: begins");
         let workload = Prefixes {

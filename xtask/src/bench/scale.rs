@@ -11,7 +11,6 @@ use super::upstream::Upstream;
 use crate::envoy::Envoy;
 use crate::ready::{ready, stat};
 use crate::wasm::{self, Variant};
-use crate::workspace::target;
 
 /// The arguments of `cargo xtask bench scale`.
 #[derive(Clone, Debug, Args)]
@@ -44,12 +43,7 @@ pub(super) fn scale(arguments: &ScaleArguments) -> Result<()> {
         let upstream = Upstream::start(*endpoints, None);
         let upstream = runtime.block_on(upstream)?;
         upstream.pad_pages(arguments.page * 1024);
-        let bench = Bench {
-            envoy: &envoy,
-            wasm: &wasm,
-            endpoints: upstream.addresses(),
-            directory: target().join("bench").join(std::process::id().to_string()),
-        };
+        let bench = Bench::new(&envoy, &wasm, upstream.addresses());
         let line = idle(&bench, Duration::from_secs(arguments.seconds));
         println!("{endpoints:>10} {}", runtime.block_on(line)?);
     }

@@ -13,12 +13,9 @@ use sim::load::{Bodies, LoadOptions, run_load};
 use tokio::time::sleep;
 
 use super::bodies::{chat, image};
-use super::subject::{Bench, Host, Subject};
+use super::subject::{Bench, Host, Subject, tools};
 use super::upstream::Upstream;
-use crate::envoy::Envoy;
 use crate::ready::ready;
-use crate::wasm::{self, Variant};
-use crate::workspace::target;
 
 /// The arguments of `cargo xtask bench soak`.
 #[derive(Clone, Copy, Debug, Args)]
@@ -30,17 +27,10 @@ pub struct SoakArguments {
 
 /// Sends the requests and prints how memory went.
 pub(super) fn soak(arguments: SoakArguments) -> Result<()> {
-    let wasm = wasm::build(Variant::Shipped)?;
-    let envoy = Envoy::find(None)?;
-    println!("Using {envoy}");
+    let (wasm, envoy) = tools()?;
     tokio::runtime::Runtime::new()?.block_on(async {
         let upstream = Upstream::start(ENDPOINTS, None).await?;
-        let bench = Bench {
-            envoy: &envoy,
-            wasm: &wasm,
-            endpoints: upstream.addresses(),
-            directory: target().join("bench").join(std::process::id().to_string()),
-        };
+        let bench = Bench::new(&envoy, &wasm, upstream.addresses());
         let subject = Subject::start(&bench, Host::Wasm { copies: 1 }).await?;
         ready(subject.addresses).await?;
         let samples = load(&subject, arguments.requests).await?;

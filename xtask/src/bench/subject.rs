@@ -13,6 +13,8 @@ use crate::compose::{Addresses, Destination, compose, document};
 use crate::envoy::Envoy;
 use crate::proxy::{Proxy, ProxyOptions};
 use crate::ready::stat;
+use crate::wasm::{self, Variant};
+use crate::workspace::target;
 
 /// What picks inside an Envoy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +34,31 @@ pub(super) struct Bench<'a> {
     pub(super) endpoints: &'a [SocketAddr],
     /// Where each Envoy gets a directory.
     pub(super) directory: PathBuf,
+}
+
+impl<'a> Bench<'a> {
+    /// Envoys with this module in front of these endpoints.
+    pub(super) fn new(envoy: &'a Envoy, wasm: &'a Path, endpoints: &'a [SocketAddr]) -> Self {
+        Self {
+            envoy,
+            wasm,
+            endpoints,
+            directory: directory(),
+        }
+    }
+}
+
+/// Where the Envoys of this run get their directories.
+pub(super) fn directory() -> PathBuf {
+    target().join("bench").join(std::process::id().to_string())
+}
+
+/// Builds the module that is shipped and finds an Envoy, which is named.
+pub(super) fn tools() -> Result<(PathBuf, Envoy)> {
+    let wasm = wasm::build(Variant::Shipped)?;
+    let envoy = Envoy::find(None)?;
+    println!("Using {envoy}");
+    Ok((wasm, envoy))
 }
 
 /// A running Envoy with one worker.

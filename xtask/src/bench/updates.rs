@@ -15,14 +15,12 @@ use tokio::time::{Instant, sleep};
 use super::bodies::chat;
 use super::cpu::resident_bytes;
 use super::soak::show;
+use super::subject::{directory, tools};
 use super::upstream::Upstream;
 use crate::compose::{Addresses, Destination, compose, document};
-use crate::envoy::Envoy;
 use crate::proxy::{Proxy, ProxyOptions};
 use crate::pushed::Pushed;
 use crate::ready::{ready, stat};
-use crate::wasm::{self, Variant};
-use crate::workspace::target;
 
 /// The arguments of `cargo xtask bench updates`.
 #[derive(Clone, Copy, Debug, Args)]
@@ -34,15 +32,13 @@ pub struct UpdatesArguments {
 
 /// Changes the configuration and prints how memory went.
 pub(super) fn updates(arguments: UpdatesArguments) -> Result<()> {
-    let wasm = wasm::build(Variant::Shipped)?;
-    let envoy = Envoy::find(None)?;
-    println!("Using {envoy}");
+    let (wasm, envoy) = tools()?;
     tokio::runtime::Runtime::new()?.block_on(async {
         let upstream = Upstream::start(ENDPOINTS, None).await?;
         let (destination, addresses) = (Destination::OriginalDst, Addresses::free()?);
         let document = document(destination, upstream.addresses())?;
         let mut bootstrap = compose(destination, addresses, &wasm, &document)?;
-        let directory = target().join("bench").join(std::process::id().to_string());
+        let directory = directory();
         let pushed = Pushed::new(&mut bootstrap, &directory.join("listeners"))?;
         let options = ProxyOptions {
             concurrency: Some(1),
