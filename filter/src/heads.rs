@@ -33,6 +33,22 @@ impl<'a> AnswerHead<'a> {
     }
 }
 
+/// The headers that plans of pools ask for, the first of several of one name; what is not UTF-8 is
+/// replaced.
+pub(crate) fn asked(worker: &Worker, headers: &HeaderMap) -> Vec<(String, String)> {
+    let mut asked: Vec<(String, String)> = Vec::new();
+    if worker.asked.is_empty() {
+        return asked;
+    }
+    for (name, value) in headers.iter() {
+        let wanted = worker.asked.iter().find(|it| it.as_bytes() == name);
+        if let Some(name) = wanted.filter(|name| asked.iter().all(|(it, _)| it != *name)) {
+            asked.push((name.clone(), String::from_utf8_lossy(value).into_owned()));
+        }
+    }
+    asked
+}
+
 /// Reads the headers and removes those that only the picker may set.
 ///
 /// Of several headers of one name the first counts. What is not UTF-8 is replaced, so it equals no

@@ -10,7 +10,7 @@ use picker_core::{
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
-use crate::heads::{AnswerHead, read_head};
+use crate::heads::{AnswerHead, asked, read_head};
 use crate::host::{self, Buffer, HeaderMap, Headers, Host};
 use crate::reading::{Encoding, Reading, Unread};
 use crate::verdict;
@@ -20,6 +20,8 @@ use crate::worker::Worker;
 pub(crate) struct Stream {
     worker: Rc<RefCell<Worker>>,
     phase: Phase,
+    /// The headers that plans ask for, until the decision.
+    asked: Vec<(String, String)>,
 }
 
 enum Phase {
@@ -54,6 +56,7 @@ impl Stream {
         Self {
             worker,
             phase: Phase::Passing,
+            asked: Vec::new(),
         }
     }
 }
@@ -68,6 +71,7 @@ impl HttpContext for Stream {
         let (course, encoding) = {
             let worker = self.worker.borrow();
             let (head, encoding) = read_head(&worker, &headers, ends);
+            self.asked = asked(&worker, &headers);
             (worker.config.course(&head), encoding)
         };
         match course {
@@ -75,7 +79,7 @@ impl HttpContext for Stream {
             Course::Decide(pool) => {
                 let is_unreadable = !ends && encoding == Encoding::Unknown;
                 self.count_unreadable(pool, is_unreadable);
-                self.decide(pool, &Request::bodiless())
+                self.decide(pool, Request::bodiless())
             }
             Course::Refuse(pool, refusal, shape) => self.refuse(pool, refusal, shape),
             Course::Read(pool, shape) => {
@@ -204,7 +208,7 @@ impl Stream {
             return Action::Continue;
         };
         match reading.finish(seed) {
-            Ok(request) => self.decide_with(pool, &request),
+            Ok(request) => self.decide_with(pool, request),
             Err(unread) => self.go_unread(pool, shape, &unread),
         }
     }
@@ -215,15 +219,15 @@ impl Stream {
             Unread::Refused(refusal) => self.refuse(pool, *refusal, Some(shape)),
             Unread::Undecodable(fault) => {
                 self.phase = Phase::Passing;
-                self.decide_with(pool, &Request::unread(shape, *fault))
+                self.decide_with(pool, Request::unread(shape, *fault))
             }
         }
     }
 
     /// Decides with what was read of the body, unless that is to be refused.
-    fn decide_with(&mut self, pool: usize, request: &Request) -> Action {
+    fn decide_with(&mut self, pool: usize, request: Request) -> Action {
         self.count_unreadable(pool, !request.faults.is_empty());
-        let refusal = self.worker.borrow().config.refusal(request);
+        let refusal = self.worker.borrow().config.refusal(&request);
         match refusal {
             Some(refusal) => self.refuse(pool, refusal, request.shape),
             None => self.decide(pool, request),
@@ -237,7 +241,8 @@ impl Stream {
         }
     }
 
-    fn decide(&mut self, index: usize, request: &Request) -> Action {
+    fn decide(&mut self, index: usize, mut request: Request) -> Action {
+        request.headers = std::mem::take(&mut self.asked);
         let now = host::now();
         let picked = {
             let worker = &mut *self.worker.borrow_mut();
@@ -245,14 +250,14 @@ impl Stream {
                 return Action::Continue;
             };
             worker.last_request = Some(now);
-            pool.pool.pick(&Host, request, &mut worker.draws, now)
+            pool.pool.pick(&Host, &request, &mut worker.draws, now)
         };
         match picked {
             Ok(pick) => self.send(index, pick, now),
             Err(refusal) => {
                 let closed =
                     self.worker.borrow().config.pools[index].failure_mode == FailureMode::Closed;
-                if closed {
+                if closed || !refusal.may_fail_open() {
                     return self.refuse(index, refusal, request.shape);
                 }
                 let worker = &mut *self.worker.borrow_mut();
@@ -285,6 +290,11 @@ impl Stream {
                 .on_done(&Host, &mut ticket, Answered::default(), now);
             pool.stats.add(Stat::FailedOpen, 1);
             return Action::Continue;
+        }
+        for (name, value) in &pick.headers {
+            if let Err(error) = host::set_request_header(name, value) {
+                log::error!("picker: the host refused the header {name}: {error:?}");
+            }
         }
         pool.stats.add(Stat::Picks, 1);
         pool.stats.add(Stat::PromptBlocks, pick.blocks as u64);

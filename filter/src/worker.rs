@@ -13,6 +13,8 @@ pub(crate) struct Worker {
     pub(crate) config: Config,
     pub(crate) pools: Vec<WorkerPool>,
     pub(crate) draws: Draws,
+    /// The names, in lower case, of request headers that plans ask for.
+    pub(crate) asked: Vec<String>,
     configured_at: Timestamp,
     /// When a request came last, to leave collecting to a virtual machine that has none.
     pub(crate) last_request: Option<Timestamp>,
@@ -37,7 +39,15 @@ impl Worker {
             .map(|pool| WorkerPool::new(pool, owner))
             .collect();
         let draws = Draws::new(host::random());
+        let mut asked: Vec<String> = config
+            .pools
+            .iter()
+            .flat_map(|pool| pool.plan.headers.iter().cloned())
+            .collect();
+        asked.sort_unstable();
+        asked.dedup();
         Self {
+            asked,
             config,
             pools,
             draws,
@@ -69,7 +79,8 @@ impl WorkerPool {
     fn new(config: &PoolConfig, owner: u64) -> Self {
         let options = PoolOptions {
             name: config.name.clone(),
-            profile: config.profile.clone(),
+            plan: config.plan.clone(),
+            labels: config.labels(),
             staleness_threshold: config.scrape.staleness_threshold,
             capacity_tokens: config.cache.capacity_tokens,
         };

@@ -1,9 +1,9 @@
 //! Two workers of one pool at work on shared data that holds anything.
 
 use picker_core::{
-    Answered, BLOCK_BYTES, BlockHash, Draws, EndpointId, EndpointState, LocalData, Lora, Pool,
-    PoolOptions, Profile, Prompt, Request, SharedData, Snapshot, Span, Timestamp, Troubles,
-    Verdict, publish,
+    Answered, BLOCK_BYTES, BlockHash, Draws, EndpointId, EndpointState, LocalData, Lora, Plan,
+    Pool, PoolOptions, Prompt, Request, SharedData, Snapshot, Span, Timestamp, Troubles, Verdict,
+    publish,
 };
 
 /// The name of the pool, part of its keys.
@@ -19,7 +19,8 @@ pub(crate) const ENDPOINTS: [EndpointId; 3] = [EndpointId(1), EndpointId(2), End
 pub(crate) fn worker(owner: u64) -> Pool {
     let options = PoolOptions {
         name: POOL.into(),
-        profile: Profile::default(),
+        plan: Plan::default(),
+        labels: Vec::new(),
         staleness_threshold: Span::from_millis(2000),
         capacity_tokens: None,
     };

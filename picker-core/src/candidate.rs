@@ -1,15 +1,23 @@
 //! All that a scorer may read.
 
+use alloc::string::String;
+
 use crate::BlockHash;
 use crate::adapter::AdapterFit;
 use crate::ledger::Load;
+use crate::request::Request;
 use crate::snapshot::EndpointState;
 use crate::twin::Held;
 
-/// An eligible endpoint, during one decision.
+/// An endpoint during one decision.
+#[derive(Clone, Copy)]
 pub struct Candidate<'a> {
     /// The endpoint as the snapshot shows it.
     pub endpoint: &'a EndpointState,
+    /// Its labels.
+    pub labels: &'a [(String, String)],
+    /// Whether it has not failed lately.
+    pub may_serve: bool,
     /// Whether its metrics are young enough to be believed. When not, only the rest says anything
     /// about it.
     pub fresh: bool,
@@ -26,9 +34,12 @@ pub struct Candidate<'a> {
 }
 
 /// One decision's candidates, and what is to be placed.
+#[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// The candidates, in the order of their numbers.
     pub candidates: &'a [Candidate<'a>],
+    /// The request.
+    pub request: &'a Request,
     /// Blocks in all prompts of the request.
     pub blocks: usize,
     /// Tokens in all prompts of the request.
@@ -41,7 +52,33 @@ pub struct Context<'a> {
     pub group: Option<BlockHash>,
 }
 
-impl Candidate<'_> {
+impl<'a> Candidate<'a> {
+    /// `endpoint` with nothing in flight and nothing known besides what the snapshot shows.
+    pub fn idle(endpoint: &'a EndpointState) -> Self {
+        Self {
+            endpoint,
+            labels: &[],
+            may_serve: true,
+            fresh: true,
+            load: Load::default(),
+            held: Held::default(),
+            pinned: 0,
+            capacity_tokens: None,
+            adapter: None,
+        }
+    }
+
+    /// Whether something listens there that is not asleep.
+    pub fn is_ready(&self) -> bool {
+        self.endpoint.reachable && self.endpoint.metrics.sleeping != Some(true)
+    }
+
+    /// The value of one of its labels.
+    pub fn label(&self, name: &str) -> Option<&'a str> {
+        let label = self.labels.iter().find(|(it, _)| it == name);
+        label.map(|(_, value)| value.as_str())
+    }
+
     /// Requests sent by all workers since the metrics were read: what the metrics do not show yet.
     ///
     /// The difference of two running totals; it is zero, not huge, after a worker's row and its
@@ -68,6 +105,23 @@ impl Candidate<'_> {
                 own.max(running + waiting + unseen)
             }
             _ => own,
+        }
+    }
+}
+
+#[cfg(test)]
+impl<'a> Context<'a> {
+    /// A request of ten blocks of 64 tokens each, of nothing else known.
+    #[allow(dead_code, reason = "for tests of filters and scorers")]
+    pub(crate) fn of(candidates: &'a [Candidate<'a>], request: &'a Request) -> Self {
+        Self {
+            candidates,
+            request,
+            blocks: 10,
+            prompt_tokens: 640,
+            block_tokens: 64.0,
+            output_tokens: 128.0,
+            group: None,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! module sees the text again.
 
 mod admin;
+mod catalogue;
 mod error;
 mod nearest;
 mod node;
@@ -13,6 +14,7 @@ mod picker;
 mod pool;
 mod protobuf;
 mod show;
+mod table;
 mod units;
 
 use alloc::boxed::Box;
@@ -24,7 +26,8 @@ use serde_json::Value;
 
 use crate::endpoint::Address;
 use crate::engine::EngineKind;
-use crate::profile::Profile;
+use crate::plan::Plan;
+use crate::pool::Labels;
 use crate::time::Span;
 
 pub use error::{AddressFault, Cause, ConfigError, ConfigWarning, Wanted};
@@ -72,8 +75,8 @@ pub struct PoolConfig {
     pub scrape: ScrapeConfig,
     /// What is assumed about the endpoints' prefix caches.
     pub cache: CacheConfig,
-    /// How endpoints are ranked.
-    pub profile: Profile,
+    /// How endpoints are chosen.
+    pub plan: Plan,
     /// What happens to a request when no endpoint is eligible.
     pub failure_mode: FailureMode,
     /// The pool's limits.
@@ -185,6 +188,17 @@ pub fn parse(bytes: &[u8]) -> Result<Role, Vec<ConfigError>> {
         config.warnings = warnings;
     }
     Ok(role)
+}
+
+impl PoolConfig {
+    /// The labels of endpoints that have some, in the order of addresses.
+    pub fn labels(&self) -> Vec<(Address, Labels)> {
+        let labelled = self.endpoints.iter().filter(|it| !it.labels.is_empty());
+        let mut labels: Vec<(Address, Labels)> =
+            labelled.map(|it| (it.address, it.labels.clone())).collect();
+        labels.sort_unstable_by_key(|(address, _)| *address);
+        labels
+    }
 }
 
 impl Match {
@@ -331,7 +345,13 @@ const ADMIN_PATHS_MAX: usize = 128;
 const PLUGINS_MAX: usize = 64;
 
 /// Endpoints named in one destination: a header of some 1.5 KB, well below what proxies take.
-const DESTINATIONS_MAX: u64 = 64;
+const DESTINATIONS_MAX: i64 = 64;
+
+/// Profiles of one picker: more than any handler runs.
+const PROFILES_MAX: usize = 64;
+
+/// The largest weight: totals stay far from where sums of doubles lose the small ones.
+const WEIGHT_MAX: f64 = 1_000_000.0;
 
 /// Bytes of a text that nothing else limits: clusters, routes, paths, seeds.
 const TEXT_BYTES_MAX: usize = 1024;

@@ -23,4 +23,9 @@ impl Draws {
         let high = self.next_draw() >> 32;
         ((high * u64::from(bound)) >> 32) as u32
     }
+
+    /// A number from 0 up to 1, without 1, in steps of 2^-53.
+    pub fn unit(&mut self) -> f64 {
+        (self.next_draw() >> 11) as f64 / (1_u64 << 53) as f64
+    }
 }

@@ -6,37 +6,26 @@
 
 use alloc::vec::Vec;
 
-use crate::snapshot::EndpointState;
+use crate::candidate::Candidate;
 
-/// The places of the eligible endpoints, in order; empty only when `endpoints` is.
-///
-/// `may_serve` tells for a place whether the endpoint there has not failed lately.
-pub(crate) fn eligible(
-    endpoints: &[EndpointState],
-    may_serve: impl Fn(usize) -> bool,
-) -> Vec<usize> {
-    let all: Vec<usize> = (0..endpoints.len()).collect();
-    let is_ready = |place: &usize| endpoints.get(*place).is_some_and(is_ready);
-    let ready = kept_or_all(all, is_ready);
-    kept_or_all(ready, |place| may_serve(*place))
+/// Leaves in `places` those of the eligible candidates, in order; all when none is.
+pub(crate) fn retain_eligible(candidates: &[Candidate<'_>], places: &mut Vec<usize>) {
+    let candidate = |place: &usize| candidates.get(*place);
+    retain_or_leave(places, |it| candidate(it).is_some_and(Candidate::is_ready));
+    retain_or_leave(places, |it| candidate(it).is_some_and(|it| it.may_serve));
 }
 
-/// Those of `places` that are fit; all when none is.
-fn kept_or_all(mut places: Vec<usize>, is_fit: impl Fn(&usize) -> bool) -> Vec<usize> {
+/// Leaves those of `places` that are fit; all when none is.
+fn retain_or_leave(places: &mut Vec<usize>, is_fit: impl Fn(&usize) -> bool) {
     if places.iter().any(&is_fit) {
         places.retain(is_fit);
     }
-    places
-}
-
-fn is_ready(endpoint: &EndpointState) -> bool {
-    endpoint.reachable && endpoint.metrics.sleeping != Some(true)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Snapshot;
+    use crate::snapshot::{EndpointState, Snapshot};
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -48,6 +37,18 @@ mod tests {
             endpoint.metrics.sleeping = *sleeping;
         }
         assert_eq!(eligible(&endpoints, |_| true), expected);
+    }
+
+    fn eligible(endpoints: &[EndpointState], may_serve: impl Fn(usize) -> bool) -> Vec<usize> {
+        let candidate = |(place, endpoint)| {
+            let mut candidate = Candidate::idle(endpoint);
+            candidate.may_serve = may_serve(place);
+            candidate
+        };
+        let candidates: Vec<Candidate<'_>> = endpoints.iter().enumerate().map(candidate).collect();
+        let mut places = (0..candidates.len()).collect();
+        retain_eligible(&candidates, &mut places);
+        places
     }
 
     #[test]

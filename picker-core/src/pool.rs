@@ -1,17 +1,17 @@
 //! One pool as one worker sees it: what is known of its endpoints, and the decision.
 
+mod decide;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::adapter::{AdapterFit, ListedAdapters};
-use crate::candidate::{Candidate, Context};
+use crate::adapter::ListedAdapters;
 use crate::draw::Draws;
-use crate::eligibility::eligible;
 use crate::health::Verdict;
 use crate::load_report::LoadReport;
 use crate::means::Means;
 use crate::pace::Pace;
-use crate::profile::Profile;
+use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::replica::{Fit, Replica};
 use crate::request::Request;
@@ -21,20 +21,25 @@ use crate::shared::SharedData;
 use crate::snapshot::{EndpointState, Snapshot, View};
 use crate::tally::{Tally, WRITES_MAX};
 use crate::ticket::{Answered, Pick, Ticket};
-use crate::twin::{Held, Twins};
+use crate::twin::Twins;
 use crate::{Address, BlockHash, EndpointId, Span, Timestamp};
 
 /// What a pool needs to know besides its endpoints.
 pub struct PoolOptions {
     /// The name, part of every key of its shared state.
     pub name: String,
-    /// How candidates are ranked.
-    pub profile: Profile,
+    /// How endpoints are chosen.
+    pub plan: Plan,
+    /// The labels of endpoints that have some, in the order of addresses.
+    pub labels: Vec<(Address, Labels)>,
     /// Metrics older than this say nothing.
     pub staleness_threshold: Span,
     /// The cache of every endpoint in tokens; `None` to believe the endpoint's page.
     pub capacity_tokens: Option<u64>,
 }
+
+/// Labels of an endpoint by name.
+pub type Labels = Vec<(String, String)>;
 
 /// One pool as one worker sees it.
 pub struct Pool {
@@ -43,6 +48,8 @@ pub struct Pool {
     /// When it was made sure last that the view is the newest.
     viewed_at: Option<Timestamp>,
     replica: Replica,
+    /// For every endpoint of the view, where its labels are among those of the options.
+    labelled: Vec<Option<usize>>,
     adapters: ListedAdapters,
     tally: Tally,
     means: Means,
@@ -59,6 +66,7 @@ impl Pool {
             view: View::new(name, snapshot),
             viewed_at: None,
             replica: Replica::new(name),
+            labelled: Vec::new(),
             adapters: ListedAdapters::default(),
             tally: Tally::new(name, owner),
             means: Means::default(),
@@ -88,11 +96,9 @@ impl Pool {
         for attempt in 0..WRITES_MAX {
             let version = self.tally.read(shared);
             if attempt < DECISIONS_MAX || pick.is_none() {
-                pick = self.decide((request, adapter), &held, draws, now);
+                pick = Some(self.decide((request, adapter), &held, draws, now)?);
             }
-            let Some(pick) = &pick else {
-                return Err(Refusal::NoEndpoint);
-            };
+            let Some(pick) = &pick else { break };
             let load = self.tally.load_mut(pick.endpoint);
             let before = *load;
             load.add(pick.load());
@@ -109,8 +115,13 @@ impl Pool {
     /// Where `request` would go by what this worker knows already, without sending it: a decision
     /// by itself.
     ///
-    /// `None` when there is no endpoint. The ticket counts for nothing.
-    pub fn preview(&self, request: &Request, draws: &mut Draws, now: Timestamp) -> Option<Pick> {
+    /// The ticket counts for nothing.
+    pub fn preview(
+        &self,
+        request: &Request,
+        draws: &mut Draws,
+        now: Timestamp,
+    ) -> Result<Pick, Refusal> {
         let adapter = self.adapters.needed_by(request);
         self.decide((request, adapter), &self.held(request), draws, now)
     }
@@ -333,6 +344,19 @@ impl Pool {
         };
         let fits = endpoints.iter().map(fit).collect();
         self.replica.fit(fits);
+        let labels = &self.options.labels;
+        let labelled = |it: &EndpointState| {
+            let place = labels.binary_search_by_key(&it.address, |(address, _)| *address);
+            place.ok()
+        };
+        self.labelled = endpoints.iter().map(labelled).collect();
+    }
+
+    /// The labels of the endpoint at this place of the view.
+    fn labels_of(&self, place: usize) -> &[(String, String)] {
+        let labelled = self.labelled.get(place).copied().flatten();
+        let labels = labelled.and_then(|it| self.options.labels.get(it));
+        labels.map_or(&[], |(_, labels)| labels.as_slice())
     }
 
     /// The blocks that an endpoint has room for.
@@ -355,96 +379,6 @@ impl Pool {
         self.options
             .capacity_tokens
             .or(endpoint.metrics.capacity_tokens)
-    }
-
-    fn adapter_fit(&self, endpoint: EndpointId, adapter: u64) -> Option<AdapterFit> {
-        let listed = self.adapters.of(endpoint)?;
-        Some(self.twins().adapters(endpoint)?.fit(adapter, listed))
-    }
-
-    /// What each endpoint holds of the request's prompts, in the order of the snapshot.
-    fn held(&self, request: &Request) -> Vec<Held> {
-        let of_endpoint = |id| {
-            let held = request
-                .prompts
-                .iter()
-                .map(|prompt| self.twins().held(id, &prompt.blocks));
-            held.fold(Held::default(), Held::plus)
-        };
-        self.view
-            .snapshot()
-            .endpoints
-            .iter()
-            .map(|endpoint| of_endpoint(endpoint.id))
-            .collect()
-    }
-
-    fn decide(
-        &self,
-        (request, adapter): (&Request, Option<u64>),
-        held: &[Held],
-        draws: &mut Draws,
-        now: Timestamp,
-    ) -> Option<Pick> {
-        let endpoints = &self.view.snapshot().endpoints;
-        let loads = self.tally.totals(endpoints.iter().map(|it| it.id), now);
-        let may_serve = |place: usize| {
-            self.twins()
-                .health(endpoints[place].id)
-                .may_serve(loads[place].requests, now)
-        };
-        let candidates: Vec<Candidate<'_>> = eligible(endpoints, may_serve)
-            .into_iter()
-            .map(|place| (&endpoints[place], held[place], loads[place]))
-            .map(|(endpoint, held, load)| Candidate {
-                endpoint,
-                fresh: endpoint.is_fresh(now, self.options.staleness_threshold),
-                load,
-                held,
-                pinned: self.twins().pinned(endpoint.id),
-                capacity_tokens: self.capacity_tokens(endpoint),
-                adapter: adapter.and_then(|adapter| self.adapter_fit(endpoint.id, adapter)),
-            })
-            .collect();
-        let bytes: u64 = request.prompts.iter().map(|prompt| prompt.bytes).sum();
-        let cx = Context {
-            candidates: &candidates,
-            blocks: request
-                .prompts
-                .iter()
-                .map(|prompt| prompt.blocks.len())
-                .sum(),
-            prompt_tokens: self.means.tokens(bytes),
-            block_tokens: self.means.block_tokens(),
-            output_tokens: request.output_cap.map_or(self.means.output_tokens, |cap| {
-                self.means.output_tokens.min(cap as f64)
-            }),
-            group: request.group,
-        };
-        let ranked = self.options.profile.rank(&cx, draws);
-        let ranked: Vec<&Candidate<'_>> = ranked.iter().map(|place| &candidates[*place]).collect();
-        let best = ranked.first()?;
-        let endpoint = best.endpoint.id;
-        let missing = cx.missing_tokens(best);
-        let matched_tokens = cx.prompt_tokens.saturating_sub(missing);
-        let prefill_tokens = u32::try_from(missing).unwrap_or(u32::MAX);
-        Some(Pick {
-            endpoint,
-            destinations: ranked
-                .iter()
-                .map(|candidate| candidate.endpoint.address)
-                .collect(),
-            matched: best.held.matched,
-            blocks: cx.blocks,
-            prompt_tokens: u32::try_from(cx.prompt_tokens).unwrap_or(u32::MAX),
-            ticket: Ticket {
-                prefill_tokens,
-                matched_tokens: u32::try_from(matched_tokens).unwrap_or(u32::MAX),
-                bytes,
-                placed: Vec::new(),
-                endpoint: Some(endpoint),
-            },
-        })
     }
 
     /// Tells all workers that the picked endpoint holds the request's prompts from now on, and its

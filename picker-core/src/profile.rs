@@ -1,14 +1,18 @@
-//! Scorers, weights and how the totals become a choice.
+//! Filters, scorers, weights and a picker: how candidates become a choice.
 
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::candidate::Context;
+use crate::candidate::{Candidate, Context};
 use crate::draw::Draws;
+use crate::eligibility::retain_eligible;
+use crate::filter::Filter;
+use crate::picker::Picker;
 use crate::score::{LeastCost, Score, ScorerKind};
 
 /// A scorer and its say.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct WeightedScorer {
     /// The measure.
     pub scorer: ScorerKind,
@@ -16,14 +20,27 @@ pub struct WeightedScorer {
     pub weight: f64,
 }
 
-/// How candidates are ranked: the weighted sum of scores, the largest first, ties at random
-/// (`max-score-picker`).
+/// How an endpoint is chosen: those that pass every filter, in the order of the filters, by the
+/// weighted sum of their scores.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
+    /// The name, by which a profile handler knows it.
+    pub name: String,
+    /// What narrows the candidates.
+    pub filters: Vec<Filter>,
     /// The measures.
     pub scorers: Vec<WeightedScorer>,
-    /// How many candidates are named, best first (`maxNumOfEndpoints`); at least 1.
-    pub destinations_max: usize,
+    /// How totals become a choice.
+    pub picker: Picker,
+}
+
+/// What a profile came to.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Ranked {
+    /// Places of the candidates that are named, best first; empty when none passes the filters.
+    pub places: Vec<usize>,
+    /// The place and the weighted sum of scores of every candidate that passed.
+    pub totals: Vec<(usize, f64)>,
 }
 
 impl Default for Profile {
@@ -46,26 +63,46 @@ impl Profile {
 
     fn of(scorers: &[(ScorerKind, f64)]) -> Self {
         let weighted = |(scorer, weight): &(ScorerKind, f64)| WeightedScorer {
-            scorer: *scorer,
+            scorer: scorer.clone(),
             weight: *weight,
         };
         Self {
+            name: DEFAULT_NAME.into(),
+            filters: Vec::new(),
             scorers: scorers.iter().map(weighted).collect(),
-            destinations_max: 1,
+            picker: Picker::default(),
         }
     }
 
-    /// The places of the best candidates, best first; empty only when there are none.
-    pub fn rank(&self, cx: &Context<'_>, draws: &mut Draws) -> Vec<usize> {
-        let totals = self.totals(cx);
-        let mut order: Vec<usize> = (0..totals.len()).collect();
-        let wanted = self.destinations_max.clamp(1, totals.len().max(1));
-        for place in 0..wanted.min(totals.len()) {
-            let best = best_of(&order[place..], &totals, draws);
-            order.swap(place, place + best);
+    /// The best candidates.
+    pub fn rank(&self, cx: &Context<'_>, draws: &mut Draws) -> Ranked {
+        let kept = self.kept(cx);
+        let narrowed: Vec<Candidate<'_>>;
+        let mut considered = *cx;
+        if kept.len() < cx.candidates.len() {
+            let candidates = kept.iter().filter_map(|place| cx.candidates.get(*place));
+            narrowed = candidates.copied().collect();
+            considered.candidates = &narrowed;
         }
-        order.truncate(wanted);
-        order
+        let totals = self.totals(&considered);
+        let picked = self.picker.pick(&totals, draws).into_iter();
+        Ranked {
+            places: picked.filter_map(|it| kept.get(it).copied()).collect(),
+            totals: kept.iter().copied().zip(totals).collect(),
+        }
+    }
+
+    /// The places of the candidates that may be chosen, in order.
+    ///
+    /// Endpoints of the right kind that do not serve are left out while there are others of it.
+    fn kept(&self, cx: &Context<'_>) -> Vec<usize> {
+        let mut kept = (0..cx.candidates.len()).collect();
+        let (of_labels, others): (Vec<&Filter>, Vec<&Filter>) =
+            self.filters.iter().partition(|it| it.is_of_labels());
+        of_labels.iter().for_each(|it| it.keep(cx, &mut kept));
+        retain_eligible(cx.candidates, &mut kept);
+        others.iter().for_each(|it| it.keep(cx, &mut kept));
+        kept
     }
 
     /// The weighted sum of scores of every candidate.
@@ -82,74 +119,5 @@ impl Profile {
     }
 }
 
-/// Where in `places` the largest total stands; each of several equal ones is as likely as the
-/// others.
-fn best_of(places: &[usize], totals: &[f64], draws: &mut Draws) -> usize {
-    let mut best = 0;
-    let mut largest = f64::NEG_INFINITY;
-    let mut ties = 0;
-    for (index, total) in places.iter().map(|place| totals[*place]).enumerate() {
-        // Sums of the same scores in another order may differ in the last bits; they are ties all
-        // the same.
-        if total > largest + TIE {
-            (best, largest, ties) = (index, total, 1);
-        } else if total >= largest - TIE {
-            ties += 1;
-            if draws.below(ties) == 0 {
-                best = index;
-            }
-        }
-    }
-    best
-}
-
-/// Totals this close are equal: far below what a scorer can tell apart, far above rounding.
-const TIE: f64 = 1e-9;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    #[cfg(target_arch = "wasm32")]
-    use wasm_bindgen_test::wasm_bindgen_test as test;
-
-    fn counts(totals: &[f64], picks: u32) -> Vec<u32> {
-        let mut counts = vec![0; totals.len()];
-        let mut draws = Draws::new(7);
-        let places: Vec<usize> = (0..totals.len()).collect();
-        for _ in 0..picks {
-            counts[best_of(&places, totals, &mut draws)] += 1;
-        }
-        counts
-    }
-
-    #[test]
-    fn ties_are_settled_evenly_and_only_among_the_best() {
-        let counted = counts(&[50.0, 50.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 8000);
-        assert!(
-            counted[..2]
-                .iter()
-                .all(|count| (3800..=4200).contains(count)),
-            "{counted:?}"
-        );
-        assert_eq!(counted[2..].iter().sum::<u32>(), 0);
-        let counted = counts(&[1.0; 4], 4000);
-        assert!(
-            counted.iter().all(|count| (900..=1100).contains(count)),
-            "{counted:?}"
-        );
-        let counted = counts(&[0.1 + 0.2, 0.3], 4000);
-        assert!(
-            counted.iter().all(|count| *count > 1800),
-            "rounding is no preference: {counted:?}"
-        );
-    }
-
-    #[test]
-    fn the_best_wins_wherever_it_stands() {
-        for best in 0..5 {
-            let mut totals = [1.0; 5];
-            totals[best] = 1.5;
-            assert_eq!(counts(&totals, 100)[best], 100);
-        }
-    }
-}
+/// The name of a profile that was not given one, the reference picker's.
+const DEFAULT_NAME: &str = "default";

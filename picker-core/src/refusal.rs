@@ -17,6 +17,8 @@ pub enum Refusal {
         /// The limit in bytes.
         limit: u64,
     },
+    /// No endpoint passes the filters of the pool's plan.
+    Filtered,
     /// No endpoint of the pool can be used, and its `failureMode` is `FailClose`.
     NoEndpoint,
     /// The body cannot be read, and the configuration is `strict`.
@@ -29,9 +31,15 @@ impl Refusal {
         match self {
             Self::AdminPath => 403,
             Self::BodyTooLarge { .. } => 413,
+            Self::Filtered => 429,
             Self::NoEndpoint => 503,
             Self::Unreadable(_) => 400,
         }
+    }
+
+    /// Whether the pool's `failureMode` decides that it is none: Envoy can still serve the request.
+    pub fn may_fail_open(self) -> bool {
+        self == Self::NoEndpoint
     }
 
     /// The value of `x-llm-d-request-dropped-reason`, also told in the access log.
@@ -39,6 +47,7 @@ impl Refusal {
         match self {
             Self::AdminPath => "admin-path",
             Self::BodyTooLarge { .. } => "rejected-body-too-large",
+            Self::Filtered => "rejected-saturated",
             Self::NoEndpoint => "rejected-no-endpoints",
             Self::Unreadable(_) => "rejected-unreadable-body",
         }
@@ -52,6 +61,7 @@ impl Refusal {
                 let kind = match self {
                     Self::AdminPath => "permission_error",
                     Self::BodyTooLarge { .. } => "request_too_large",
+                    Self::Filtered => "rate_limit_error",
                     Self::NoEndpoint => "overloaded_error",
                     Self::Unreadable(_) => "invalid_request_error",
                 };
@@ -76,6 +86,7 @@ impl Refusal {
         match self {
             Self::AdminPath => "permission_denied_error",
             Self::BodyTooLarge { .. } | Self::Unreadable(_) => "invalid_request_error",
+            Self::Filtered => "rate_limit_error",
             Self::NoEndpoint => "service_unavailable_error",
         }
     }
@@ -91,6 +102,7 @@ impl fmt::Display for Refusal {
                     "the request body is larger than limits.requestBodyBytes ({limit} bytes)"
                 )
             }
+            Self::Filtered => f.write_str("no endpoints available for the given request"),
             Self::NoEndpoint => f.write_str("no endpoint of the pool can take this request"),
             Self::Unreadable(RequestFault::Undecodable) => {
                 write!(f, "{} (strict)", RequestFault::Undecodable)
@@ -112,6 +124,7 @@ mod tests {
         for (refusal, status) in [
             (Refusal::AdminPath, 403),
             (Refusal::BodyTooLarge { limit: 5 }, 413),
+            (Refusal::Filtered, 429),
             (Refusal::NoEndpoint, 503),
             (Refusal::Unreadable(RequestFault::ByteOrderMark), 400),
         ] {

@@ -37,6 +37,8 @@ pub struct Request {
     pub media: Vec<Media>,
     /// What was wrong with the body; empty when it was read in full.
     pub faults: Vec<RequestFault>,
+    /// The headers that the pool's plan asks for, with names in lower case.
+    pub headers: Vec<(String, String)>,
 }
 
 /// One prompt: an engine treats each prompt of a body as a request of its own.
@@ -135,6 +137,12 @@ pub enum RequestFault {
 }
 
 impl Request {
+    /// The first header of this name, of those that the pool's plan asks for.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let header = self.headers.iter().find(|(it, _)| it == name);
+        header.map(|(_, value)| value.as_str())
+    }
+
     /// A request without a readable body: load alone decides.
     pub fn bodiless() -> Self {
         Self::default()

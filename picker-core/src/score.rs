@@ -29,7 +29,7 @@ impl Score {
 }
 
 /// A measure, named as in the reference picker's configuration.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum ScorerKind {
     /// `kv-cache-utilization-scorer`: more room in the KV cache is better.
     KvCacheUtilization,
@@ -44,7 +44,7 @@ pub enum ScorerKind {
 
 impl ScorerKind {
     /// Puts the score of every candidate into `scores`, which has one place for each.
-    pub fn score(self, cx: &Context<'_>, scores: &mut [Score]) {
+    pub fn score(&self, cx: &Context<'_>, scores: &mut [Score]) {
         match self {
             Self::KvCacheUtilization => kv_cache::score(cx, scores),
             Self::LeastCost(rule) => rule.score(cx, scores),
@@ -94,7 +94,6 @@ mod tests {
             .iter()
             .zip(&endpoints)
             .map(|((_, _, requests, sent, matched), endpoint)| Candidate {
-                endpoint,
                 fresh: endpoint.scraped_at.is_some(),
                 load: Load {
                     requests: *requests,
@@ -105,14 +104,13 @@ mod tests {
                     matched: *matched,
                     pinned: 0,
                 },
-                pinned: 0,
-                capacity_tokens: None,
-                adapter: None,
+                ..Candidate::idle(endpoint)
             })
             .collect();
         let mut scores = vec![Score::new(0.0); rows.len()];
         let cx = Context {
             candidates: &candidates,
+            request: &crate::Request::default(),
             blocks: 10,
             prompt_tokens: 640,
             block_tokens: 64.0,

@@ -1,5 +1,6 @@
 //! What passes between a decision and the stream that it was made for.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ledger::Load;
@@ -58,6 +59,8 @@ pub struct Pick {
     pub blocks: usize,
     /// Tokens in all prompts, as far as bytes tell.
     pub prompt_tokens: u32,
+    /// Headers to set on the request.
+    pub headers: Vec<(&'static str, String)>,
     /// To be given back when the request ends.
     pub ticket: Ticket,
 }

@@ -7,15 +7,15 @@ use std::fs;
 use std::path::Path;
 
 use picker_core::{
-    Address, Answered, Draws, HashSeed, LocalData, Pool, PoolOptions, Profile, Request,
-    RequestFault, RequestScanner, Role, Shape, Snapshot, Span, Timestamp, parse_config, publish,
+    Address, Answered, Draws, HashSeed, LocalData, Plan, Pool, PoolOptions, Request, RequestFault,
+    RequestScanner, Role, Shape, Snapshot, Span, Timestamp, parse_config, publish,
 };
 use serde_json::{Value, json};
 
 const NOW: Timestamp = Timestamp(1_000_000_000);
 
 /// A pool of eight idle endpoints.
-fn pool(shared: &LocalData, profile: Profile) -> Pool {
+fn pool(shared: &LocalData, plan: Plan) -> Pool {
     let addresses: Vec<Address> = (1..=8)
         .map(|host| format!("10.0.0.{host}:8000").parse().unwrap())
         .collect();
@@ -28,21 +28,22 @@ fn pool(shared: &LocalData, profile: Profile) -> Pool {
     publish(shared, "llm", &idle);
     let options = PoolOptions {
         name: "llm".into(),
-        profile,
+        plan,
+        labels: Vec::new(),
         staleness_threshold: Span::from_millis(2_000),
         capacity_tokens: None,
     };
     Pool::new(options, Snapshot::unknown(addresses), 1)
 }
 
-fn profile(scorer: &str) -> Profile {
+fn plan(scorer: &str) -> Plan {
     let document = json!({"pools": [{
         "name": "llm",
         "endpoints": [{"address": "10.0.0.1:8000"}],
         "picker": {"plugins": [{"type": scorer}]},
     }]});
     match parse_config(document.to_string().as_bytes()) {
-        Ok(Role::Filter(config)) => config.pools[0].profile.clone(),
+        Ok(Role::Filter(config)) => config.pools[0].plan.clone(),
         other => panic!("{scorer}: {other:?}"),
     }
 }
@@ -81,7 +82,7 @@ fn every_request_gets_an_endpoint_whichever_scorer_stands_alone() {
         "prefix-cache-scorer",
     ] {
         let shared = LocalData::default();
-        let mut pool = pool(&shared, profile(scorer));
+        let mut pool = pool(&shared, plan(scorer));
         let mut draws = Draws::new(7);
         for (name, request) in recorded() {
             // Twice, so that the second finds what the first left.
@@ -100,7 +101,7 @@ fn every_request_gets_an_endpoint_whichever_scorer_stands_alone() {
 fn prompts_without_a_model_spread_like_prompts_with_one() {
     for model in ["", r#""model":"m","#] {
         let shared = LocalData::default();
-        let mut pool = pool(&shared, Profile::default());
+        let mut pool = pool(&shared, Plan::default());
         let mut draws = Draws::new(7);
         let mut sent = BTreeMap::new();
         for number in 0..1000 {

@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use picker_core::{
-    Answered, BlockHash, Done, Draws, EndpointId, Entry, Ledger, LocalData, Pool, PoolOptions,
-    Profile, Prompt, Request, Ring, SharedData, Snapshot, Span, Timestamp, Troubles, Twins,
+    Answered, BlockHash, Done, Draws, EndpointId, Entry, Ledger, LocalData, Plan, Pool,
+    PoolOptions, Prompt, Request, Ring, SharedData, Snapshot, Span, Timestamp, Troubles, Twins,
     Version, entry_number, ledger_key,
 };
 
@@ -126,7 +126,8 @@ fn what_several_workers_count_at_once_adds_up() {
             move || {
                 let options = PoolOptions {
                     name: "llm".into(),
-                    profile: Profile::default(),
+                    plan: Plan::default(),
+                    labels: Vec::new(),
                     staleness_threshold: Span(0),
                     capacity_tokens: None,
                 };

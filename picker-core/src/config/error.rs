@@ -27,6 +27,37 @@ pub enum ConfigWarning {
         /// What is written there.
         found: Span,
     },
+    /// Plugins that may change or go in the reference picker, which has a flag for them.
+    Alpha {
+        /// Where.
+        path: String,
+        /// Their names.
+        plugins: Vec<String>,
+    },
+    /// Something that has a successor.
+    Deprecated {
+        /// Where.
+        path: String,
+        /// What.
+        name: String,
+        /// The successor.
+        instead: String,
+    },
+    /// Something that has no effect.
+    NoEffect {
+        /// Where.
+        path: String,
+        /// Why.
+        why: &'static str,
+    },
+}
+
+impl ConfigWarning {
+    /// Queues are described at `path` and not switched on.
+    pub(super) fn gate_off(path: String) -> Self {
+        let why = "the feature gate flowControl is off";
+        Self::NoEffect { path, why }
+    }
 }
 
 /// What is wrong.
@@ -120,17 +151,17 @@ pub enum Cause {
     BesidePage,
     /// The version of the picker's configuration is another's.
     ApiVersion(String),
-    /// Several plugins where one is allowed.
-    Several {
-        /// Of what kind.
-        what: &'static str,
-        /// Their names, or how many.
-        names: Vec<String>,
-    },
     /// A plugin that does nothing in a profile.
     NotForProfiles(String),
     /// A weight for a plugin that scores nothing.
     WeightOfNoScorer(String),
+    /// Something that only words tell, those of the reference picker where it has some.
+    Told {
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        fix: String,
+    },
     /// So many more mistakes that are not listed.
     More(usize),
 }
@@ -206,6 +237,20 @@ impl fmt::Display for ConfigWarning {
                 show_duration(*found),
                 show_duration(SCRAPE_INTERVAL_MIN),
             ),
+            Self::Alpha { path, plugins } => write!(
+                f,
+                "{path}: these are alpha in the reference picker and may change there: {}.",
+                Names(plugins),
+            ),
+            Self::Deprecated {
+                path,
+                name,
+                instead,
+            } => write!(
+                f,
+                "{path}: {name} is deprecated, {instead} takes its place."
+            ),
+            Self::NoEffect { path, why } => write!(f, "{path}: this has no effect, for {why}."),
         }
     }
 }
@@ -247,13 +292,13 @@ impl fmt::Display for Cause {
             Self::HeaderUnused => f.write_str("no header is set with via: filterState"),
             Self::BesidePage => f.write_str("serve: page picks nothing"),
             Self::ApiVersion(found) => write!(f, "{found:?} is not the version of this document"),
-            Self::Several { what, names } => {
-                write!(f, "there are several {what}: {}", Names(names))
+            Self::NotForProfiles(plugin) => {
+                write!(f, "{plugin:?} neither filters, scores nor picks")
             }
-            Self::NotForProfiles(plugin) => write!(f, "{plugin:?} neither scores nor picks"),
             Self::WeightOfNoScorer(plugin) => {
                 write!(f, "{plugin:?} is no scorer and has no weight")
             }
+            Self::Told { what, .. } => f.write_str(what),
             Self::More(count) => write!(f, "{count} more mistakes"),
         }
     }
@@ -287,11 +332,16 @@ impl Cause {
             Self::HeaderUnused => f.write_str("remove it, or write via: header"),
             Self::BesidePage => f.write_str("remove it, or remove serve"),
             Self::ApiVersion(_) => write!(f, "write {PICKER_API_VERSION}"),
-            Self::Several { .. } => f.write_str("keep one"),
             Self::NotForProfiles(_) => f.write_str("remove the reference"),
             Self::WeightOfNoScorer(_) => f.write_str("remove the weight"),
+            Self::Told { fix, .. } => f.write_str(fix),
             Self::More(_) => Ok(()),
         }
+    }
+
+    /// A mistake told in words.
+    pub(super) fn told(what: String, fix: String) -> Self {
+        Self::Told { what, fix }
     }
 }
 

@@ -63,6 +63,19 @@ impl Report {
         (errors, self.warnings.into_inner())
     }
 
+    fn warn(&self, warning: ConfigWarning) {
+        let mut warnings = self.warnings.take();
+        warnings.push(warning);
+        self.warnings.set(warnings);
+    }
+
+    fn mistakes(&self) -> usize {
+        let errors = self.errors.take();
+        let count = errors.len() + self.more.get();
+        self.errors.set(errors);
+        count
+    }
+
     fn fail(&self, path: &str, cause: Cause) {
         let mut errors = self.errors.take();
         if errors.len() < CONFIG_ERRORS_MAX {
@@ -89,17 +102,12 @@ impl<'a> Node<'a> {
     }
 
     pub(super) fn warn(&self, warning: ConfigWarning) {
-        let mut warnings = self.report.warnings.take();
-        warnings.push(warning);
-        self.report.warnings.set(warnings);
+        self.report.warn(warning);
     }
 
     /// How many mistakes were found in the whole document so far.
     pub(super) fn mistakes(&self) -> usize {
-        let errors = self.report.errors.take();
-        let count = errors.len() + self.report.more.get();
-        self.report.errors.set(errors);
-        count
+        self.report.mistakes()
     }
 
     /// Whether the value is this text.
@@ -381,6 +389,19 @@ impl<'a> Object<'a> {
         let list = self.key(key)?.list(most).into_iter();
         let texts = list.filter_map(|text| text.text_that(wanted, is_good).map(String::from));
         Some(texts.collect())
+    }
+
+    /// How many mistakes were found in the whole document so far.
+    pub(super) fn mistakes(&self) -> usize {
+        self.report.mistakes()
+    }
+
+    pub(super) fn warn_at(&self, key: &str, warning: impl FnOnce(String) -> ConfigWarning) {
+        self.report.warn(warning(self.path_of(key)));
+    }
+
+    pub(super) fn fail(&self, cause: Cause) {
+        self.report.fail(&self.path, cause);
     }
 
     pub(super) fn fail_at(&self, key: &str, cause: Cause) {

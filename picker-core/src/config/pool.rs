@@ -63,7 +63,7 @@ fn pool(pool: &mut Object<'_>) -> PoolConfig {
         endpoints: endpoints(pool, engine),
         scrape: pool.section("scrape", |it| scrape(it, engine)),
         cache: pool.section("cache", |it| cache(it, &name)),
-        profile: picker::profile(pool),
+        plan: picker::plan(pool),
         failure_mode: pool
             .key("failureMode")
             .and_then(|it| it.choice("failure mode", &FAILURE_MODES))

@@ -1,6 +1,5 @@
 //! A configuration as JSON with every default filled in; it reads back as the same configuration.
 
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -8,12 +7,7 @@ use alloc::vec::Vec;
 use serde_json::{Map, Value, json};
 
 use super::pool::FAILURE_MODES;
-use super::{
-    Config, Destination, EndpointConfig, Match, PICKER_API_VERSION, PoolConfig, ScrapeConfig,
-    picker, units,
-};
-use crate::profile::Profile;
-use crate::score::ScorerKind;
+use super::{Config, Destination, EndpointConfig, Match, PoolConfig, ScrapeConfig, units};
 use crate::time::Span;
 
 impl Config {
@@ -57,7 +51,7 @@ fn pool(pool: &PoolConfig) -> Value {
         "endpoints": endpoints,
         "scrape": scrape(&pool.scrape),
         "cache": {"capacityTokens": capacity, "hashSeed": pool.cache.hash_seed},
-        "picker": profile(&pool.profile),
+        "picker": pool.plan.document,
         "failureMode": failure_mode.map(|(name, _)| *name),
         "limits": {"requestBodyBytes": units::show_size(pool.limits.request_body_bytes)},
     })
@@ -88,44 +82,5 @@ fn scrape(scrape: &ScrapeConfig) -> Value {
         "timeout": duration(scrape.timeout),
         "path": scrape.path,
         "stalenessThreshold": duration(scrape.staleness_threshold),
-    })
-}
-
-/// The profile as a document of the reference picker.
-fn profile(profile: &Profile) -> Value {
-    let mut plugins = Vec::new();
-    let mut references = Vec::new();
-    let mut names = BTreeSet::new();
-    for weighted in &profile.scorers {
-        let kind = picker::type_of(weighted.scorer);
-        // A second plugin of a type needs a name of its own.
-        let numbered = (2..).map(|number| format!("{kind}-{number}"));
-        let mut candidates = core::iter::once(kind.to_string()).chain(numbered);
-        let name = candidates
-            .find(|name| !names.contains(name))
-            .unwrap_or_default();
-        let mut plugin = json!({"type": kind, "name": name});
-        if let ScorerKind::LeastCost(mut rule) = weighted.scorer {
-            let parameters = rule
-                .parameters_mut()
-                .map(|(key, value)| (key.into(), json!(*value)));
-            plugin["parameters"] = Value::Object(Map::from_iter(parameters));
-        }
-        plugins.push(plugin);
-        references.push(json!({"pluginRef": name, "weight": weighted.weight}));
-        names.insert(name);
-    }
-    let destinations = json!({"maxNumOfEndpoints": profile.destinations_max});
-    plugins.push(json!({
-        "type": "max-score-picker",
-        "name": "max-score-picker",
-        "parameters": destinations,
-    }));
-    references.push(json!({"pluginRef": "max-score-picker"}));
-    json!({
-        "apiVersion": PICKER_API_VERSION,
-        "kind": "EndpointPickerConfig",
-        "plugins": plugins,
-        "schedulingProfiles": [{"name": "default", "plugins": references}],
     })
 }

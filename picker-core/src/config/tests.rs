@@ -42,33 +42,6 @@ fn what_is_left_out_has_a_default() {
                 "stalenessThreshold": "2s",
             },
             "cache": {"capacityTokens": "auto", "hashSeed": "a"},
-            "picker": {
-                "apiVersion": "llm-d.ai/v1alpha1",
-                "kind": "EndpointPickerConfig",
-                "plugins": [
-                    {
-                        "type": "least-cost-scorer",
-                        "name": "least-cost-scorer",
-                        "parameters": {
-                            "baseTokens": 256.0,
-                            "overflowWeight": 12.0,
-                            "backlogWeight": 1.67,
-                        },
-                    },
-                    {
-                        "type": "max-score-picker",
-                        "name": "max-score-picker",
-                        "parameters": {"maxNumOfEndpoints": 1},
-                    },
-                ],
-                "schedulingProfiles": [{
-                    "name": "default",
-                    "plugins": [
-                        {"pluginRef": "least-cost-scorer", "weight": 1.0},
-                        {"pluginRef": "max-score-picker"},
-                    ],
-                }],
-            },
             "failureMode": "FailOpen",
             "limits": {"requestBodyBytes": "32Mi"},
         }],
@@ -76,11 +49,19 @@ fn what_is_left_out_has_a_default() {
         "paths": {"prefixes": [], "admin": admin::PATHS},
         "strict": false,
     });
+    let without_picker = |document: &Value| {
+        let mut effective = effective(document);
+        effective["pools"][0]
+            .as_object_mut()
+            .unwrap()
+            .remove("picker");
+        effective
+    };
     let document = with_pool(json!({}));
-    assert_eq!(effective(&document), expected);
+    assert_eq!(without_picker(&document), expected);
     // Null is as good as nothing.
     let document = with_pool(json!({"match": null, "engine": null, "scrape": {"interval": null}}));
-    assert_eq!(effective(&document), expected);
+    assert_eq!(without_picker(&document), expected);
 }
 
 /// Of each object a key and a value other than its default; of the picker, what changes the
@@ -107,6 +88,36 @@ fn changes() -> Vec<(&'static str, Value)> {
             json!("inference.networking.x-k8s.io/v1alpha1"),
         ),
         ("pools/picker/kind", json!("EndpointPickerConfig")),
+        ("pools/picker/metadata", json!({"name": "x"})),
+        ("pools/picker/featureGates", json!(["flowControl"])),
+        ("pools/picker/parser/pluginRef", json!("openai-parser")),
+        (
+            "pools/picker/requestHandler/parsers/pluginRef",
+            json!("openai-parser"),
+        ),
+        ("pools/picker/dataLayer/injectDefaults", json!(false)),
+        (
+            "pools/picker/saturationDetector/pluginRef",
+            json!("utilization-detector"),
+        ),
+        ("pools/picker/flowControl/maxBytes", json!("1Gi")),
+        ("pools/picker/flowControl/maxRequests", json!(7)),
+        ("pools/picker/flowControl/defaultRequestTTL", json!("1s")),
+        ("pools/picker/flowControl/noEndpointRequestTTL", json!("1s")),
+        ("pools/picker/flowControl/enableEviction", json!(true)),
+        (
+            "pools/picker/flowControl/usageLimitPolicyPluginRef",
+            json!("static-usage-limit-policy"),
+        ),
+        ("pools/picker/flowControl/priorityBands/priority", json!(3)),
+        (
+            "pools/picker/flowControl/defaultPriorityBand/maxBytes",
+            json!("1Gi"),
+        ),
+        (
+            "pools/picker/flowControl/defaultNegativePriorityBand/maxRequests",
+            json!(9),
+        ),
         ("pools/picker/plugins/type", json!("prefix-cache-scorer")),
         ("pools/picker/plugins/name", json!("q")),
         ("pools/picker/plugins/parameters", json!({})),
@@ -132,6 +143,7 @@ fn every_key_changes_something() {
     let mute = [
         "apiVersion",
         "kind",
+        "metadata",
         "name",
         "parameters",
         "pluginRef",
@@ -176,7 +188,36 @@ fn no_key_is_without_a_test() {
         tested.insert(path.into());
     }
     objects.insert("pools/picker/plugins/parameters");
-    tested.insert("pools/picker/plugins/parameters/maxNumOfEndpoints".into());
+    let flow_control = "pools/picker/flowControl";
+    let band = [
+        "maxBytes",
+        "maxRequests",
+        "fairnessPolicyRef",
+        "orderingPolicyRef",
+    ];
+    let bands = [
+        "priorityBands",
+        "defaultPriorityBand",
+        "defaultNegativePriorityBand",
+    ];
+    let of_bands = bands
+        .iter()
+        .flat_map(|it| band.map(|key| format!("{flow_control}/{it}/{key}")));
+    tested.extend(of_bands);
+    // Those of a plugin, one that has the same meaning in another place, and those that cannot be
+    // used here.
+    tested.extend(
+        [
+            "plugins/parameters/maxNumOfEndpoints",
+            "flowControl/saturationDetector",
+            "dataLayer/sources",
+            "dataLayer/discovery",
+            "dataLayer/peerDiscovery",
+            "dataLayer/crossReplicaSyncerPluginRef",
+            "dataLayer/crossReplicaSyncInterval",
+        ]
+        .map(|key| format!("pools/picker/{key}")),
+    );
     for object in objects {
         let mut document = with_pool(json!({}));
         set(
@@ -811,7 +852,7 @@ fn a_number_with_many_digits_is_the_same_in_every_form() {
         let Ok(Role::Filter(config)) = parse(&form) else {
             panic!("{:?}", parse(&form));
         };
-        assert_eq!(config.pools[0].profile.scorers[0].weight, weight);
+        assert_eq!(config.pools[0].plan.profiles[0].scorers[0].weight, weight);
         assert_eq!(parse(config.to_json().as_bytes()), Ok(Role::Filter(config)));
     }
 }
@@ -943,7 +984,14 @@ fn effective(document: &Value) -> Value {
 
 /// Sets the value at a path of keys; of a list, its first entry.
 fn set(document: &mut Value, path: &str, value: &Value) {
-    let lists = ["pools", "endpoints", "plugins", "schedulingProfiles"];
+    let lists = [
+        "pools",
+        "endpoints",
+        "plugins",
+        "schedulingProfiles",
+        "parsers",
+        "priorityBands",
+    ];
     let mut at = document;
     let mut keys = path.split('/').peekable();
     while let Some(key) = keys.next() {

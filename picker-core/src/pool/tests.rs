@@ -19,7 +19,8 @@ fn addresses(count: u8) -> Vec<Address> {
 fn worker(endpoints: u8, owner: u64) -> (Pool, Draws) {
     let options = PoolOptions {
         name: "llm".into(),
-        profile: Profile::default(),
+        plan: Plan::default(),
+        labels: Vec::new(),
         staleness_threshold: Span::from_millis(2000),
         capacity_tokens: None,
     };
@@ -75,6 +76,7 @@ fn some_pick() -> Pick {
         matched: 0,
         blocks: 0,
         prompt_tokens: 0,
+        headers: Vec::new(),
         ticket,
     }
 }

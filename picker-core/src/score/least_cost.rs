@@ -52,15 +52,6 @@ impl LeastCost {
         backlog_weight: 1.67,
     };
 
-    /// Every parameter under the key that a configuration has for it.
-    pub(crate) fn parameters_mut(&mut self) -> [(&'static str, &mut f64); 3] {
-        [
-            ("baseTokens", &mut self.base_tokens),
-            ("overflowWeight", &mut self.overflow_weight),
-            ("backlogWeight", &mut self.backlog_weight),
-        ]
-    }
-
     pub(super) fn score(self, cx: &Context<'_>, scores: &mut [Score]) {
         let home = home(cx);
         let cost = |(place, candidate)| self.cost(cx, candidate, home == Some(place));
@@ -193,11 +184,12 @@ mod tests {
             },
             pinned: *pinned,
             capacity_tokens: Some(160_000),
-            adapter: None,
+            ..Candidate::idle(&endpoint)
         };
         let candidates: Vec<Candidate<'_>> = rows.iter().map(candidate).collect();
         let cx = Context {
             candidates: &candidates,
+            request: &crate::Request::default(),
             blocks: 34,
             prompt_tokens: 2176,
             block_tokens: 64.0,
@@ -273,13 +265,8 @@ mod tests {
             .collect();
         fn candidate(endpoint: &EndpointState) -> Candidate<'_> {
             Candidate {
-                endpoint,
                 fresh: false,
-                load: Load::default(),
-                held: Held::default(),
-                pinned: 0,
-                capacity_tokens: None,
-                adapter: None,
+                ..Candidate::idle(endpoint)
             }
         }
         let home_of = |group: u64, endpoints: &[EndpointState]| {
@@ -288,6 +275,7 @@ mod tests {
             let (prompt_tokens, output_tokens) = (2176, 128.0);
             let cx = Context {
                 candidates: &candidates,
+                request: &crate::Request::default(),
                 blocks: 34,
                 prompt_tokens,
                 block_tokens: 64.0,

@@ -57,7 +57,6 @@ mod tests {
     use super::*;
     use crate::ledger::Load;
     use crate::snapshot::EndpointState;
-    use crate::twin::Held;
     use crate::{EndpointId, Timestamp};
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -75,13 +74,8 @@ mod tests {
             ..Load::default()
         };
         let candidate = Candidate {
-            endpoint: &endpoint,
-            fresh: true,
             load,
-            held: Held::default(),
-            pinned: 0,
-            capacity_tokens: None,
-            adapter: None,
+            ..Candidate::idle(&endpoint)
         };
         assert_eq!(known(&candidate), Some(expected));
     }

@@ -62,7 +62,8 @@ impl World {
         let config = config(hosts);
         let options = PoolOptions {
             name: config.name.clone(),
-            profile: config.profile.clone(),
+            plan: config.plan.clone(),
+            labels: config.labels(),
             staleness_threshold: config.scrape.staleness_threshold,
             capacity_tokens: None,
         };

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use picker_core::{
     Answered, BLOCK_BYTES, BlockHash, Done, Draws, EndpointId, Entry, Ledger, Load, LocalData,
-    Placed, Pool, PoolOptions, Profile, Prompt, Request, Ring, Row, SharedData, Snapshot, Span,
+    Placed, Plan, Pool, PoolOptions, Prompt, Request, Ring, Row, SharedData, Snapshot, Span,
     Timestamp, entry_number, ledger_key,
 };
 use serde::Serialize;
@@ -105,7 +105,8 @@ impl Worker {
         let snapshot = snapshot(endpoints)?;
         let options = PoolOptions {
             name: POOL.to_owned(),
-            profile: Profile::default(),
+            plan: Plan::default(),
+            labels: Vec::new(),
             staleness_threshold: Span::from_millis(2000),
             capacity_tokens: None,
         };
@@ -189,10 +190,10 @@ impl Worker {
     fn decision_us(&mut self) -> f64 {
         median_us(|| {
             let begun = Instant::now();
-            black_box(
-                self.pool
-                    .preview(black_box(&self.request), &mut self.draws, NOW),
-            );
+            let pick = self
+                .pool
+                .preview(black_box(&self.request), &mut self.draws, NOW);
+            drop(black_box(pick));
             Ok(begun.elapsed())
         })
         .unwrap_or(f64::NAN)

@@ -175,7 +175,7 @@ mod tests {
             let Ok(Role::Filter(config)) = parse_config(document.to_string().as_bytes()) else {
                 panic!("{document} is no configuration of a filter");
             };
-            assert_eq!(config.pools[0].profile, profile);
+            assert_eq!(config.pools[0].plan.profiles, [profile]);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use picker_core::{
-    Address, Answer, Answered, BlockHash, Draws, LeastCost, LocalData, Pool, PoolConfig,
+    Address, Answer, Answered, BlockHash, Draws, LeastCost, LocalData, Plan, Pool, PoolConfig,
     PoolOptions, Profile, Prompt, Request, Role, ScorerKind, Scraper, Snapshot, Span, Ticket,
     Timestamp, Verdict, WeightedScorer, parse_config, publish, stored,
 };
@@ -73,7 +73,8 @@ impl Ours {
         for owner in 1..=self.workers_wanted as u64 {
             let options = PoolOptions {
                 name: config.name.clone(),
-                profile: self.profile.clone(),
+                plan: Plan::of(self.profile.clone()),
+                labels: config.labels(),
                 staleness_threshold: config.scrape.staleness_threshold,
                 capacity_tokens: None,
             };

@@ -1,0 +1,180 @@
+//! The plugin types there are: their names, their parameters and what they become.
+
+#![allow(dead_code, reason = "roles are here before the plugins that have them")]
+
+mod others;
+mod pickers;
+mod scorers;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::table::{Parameter, Unfit, Values};
+use crate::filter::Filter;
+use crate::handler::Handler;
+use crate::picker::Picker;
+use crate::score::ScorerKind;
+
+/// A plugin type.
+pub(super) struct PluginType {
+    /// Its name in the reference picker's configuration.
+    pub(super) name: &'static str,
+    /// Names it had before.
+    pub(super) old_names: &'static [&'static str],
+    /// How settled it is there.
+    pub(super) stability: Stability,
+    /// What may be set.
+    pub(super) parameters: &'static [Parameter],
+    /// Types of plugins whose knowledge of requests it reads; they are added where none is declared.
+    pub(super) needs: &'static [&'static str],
+    /// What it becomes, given its parameters.
+    pub(super) make: fn(Values<'_>) -> Result<Roles, Unfit>,
+}
+
+/// How settled a plugin type is in the reference picker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stability {
+    /// May change or go; there it needs a flag, here it loads with a warning.
+    Alpha,
+    /// Settled.
+    Beta,
+    /// Replaced by what the text names.
+    Deprecated(&'static str),
+}
+
+/// What a plugin does, which may be several things.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Roles {
+    /// Narrows the candidates.
+    pub(super) filter: Option<Filter>,
+    /// Ranks them.
+    pub(super) scorer: Option<ScorerKind>,
+    /// Chooses among them.
+    pub(super) picker: Option<Picker>,
+    /// Chooses the profiles to run.
+    pub(super) handler: Option<Handler>,
+    /// Something that the document may refer to and that has its place elsewhere.
+    pub(super) part: Option<Part>,
+    /// Names of request headers that it reads.
+    pub(super) headers: Vec<String>,
+}
+
+/// A part of the document that plugins may be given for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// What a request or an endpoint is known by, made for others to read.
+    Producer,
+    /// `requestHandler.parsers`.
+    Parser,
+    /// `dataLayer.sources`.
+    Source,
+    /// `dataLayer.sources[].extractors`.
+    Extractor,
+    /// `saturationDetector`.
+    SaturationDetector,
+    /// `flowControl.priorityBands[].orderingPolicyRef`.
+    OrderingPolicy,
+    /// `flowControl.priorityBands[].fairnessPolicyRef`.
+    FairnessPolicy,
+    /// `flowControl.usageLimitPolicyPluginRef`.
+    UsageLimitPolicy,
+    /// `dataLayer.discovery`.
+    Discovery,
+    /// The deciders of a profile handler.
+    Decider,
+    /// Runs before or after the choice, wherever it is declared.
+    Hook,
+}
+
+/// The plugin type of this name, or that had this name before.
+pub(super) fn plugin_type(name: &str) -> Option<&'static PluginType> {
+    all().find(|it| it.name == name || it.old_names.contains(&name))
+}
+
+/// Every plugin type.
+pub(super) fn all() -> impl Iterator<Item = &'static PluginType> {
+    [scorers::TYPES, pickers::TYPES, others::TYPES]
+        .into_iter()
+        .flatten()
+}
+
+/// Why a plugin type that people have cannot work here, and what does in its place.
+pub(super) fn elsewhere(name: &str) -> Option<&'static str> {
+    let found = ELSEWHERE.iter().find(|(it, _)| *it == name);
+    found.map(|(_, instead)| *instead)
+}
+
+/// Plugin types that cannot work inside a proxy, with what to use instead.
+const ELSEWHERE: &[(&str, &str)] = &[
+    (
+        "precise-prefix-cache-producer",
+        "KV events come over ZMQ, which a proxy does not speak; use approx-prefix-cache-producer \
+         or least-cost-scorer, which learn from the engines' answers",
+    ),
+    (
+        "precise-prefix-cache-scorer",
+        "KV events come over ZMQ, which a proxy does not speak; use prefix-cache-scorer or \
+         least-cost-scorer, which learn from the engines' answers",
+    ),
+];
+
+impl Part {
+    /// What a plugin for this part is called.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Producer => "a data producer",
+            Self::Parser => "a parser plugin",
+            Self::Source => "a fwkdl.DataSource, a data source",
+            Self::Extractor => "an extractor",
+            Self::SaturationDetector => "a fwkfc.SaturationDetector, a saturation detector",
+            Self::OrderingPolicy => "an ordering policy",
+            Self::FairnessPolicy => "a fairness policy",
+            Self::UsageLimitPolicy => "a usage limit policy",
+            Self::Discovery => "a discovery plugin",
+            Self::Decider => "a decider",
+            Self::Hook => "a hook",
+        }
+    }
+}
+
+impl Roles {
+    pub(super) fn filter(filter: Filter) -> Self {
+        Self {
+            filter: Some(filter),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn scorer(scorer: ScorerKind) -> Self {
+        Self {
+            scorer: Some(scorer),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn picker(picker: Picker) -> Self {
+        Self {
+            picker: Some(picker),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn handler(handler: Handler) -> Self {
+        Self {
+            handler: Some(handler),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn part(part: Part) -> Self {
+        Self {
+            part: Some(part),
+            ..Self::default()
+        }
+    }
+
+    /// Whether a profile can refer to it.
+    pub(super) fn is_for_profiles(&self) -> bool {
+        self.filter.is_some() || self.scorer.is_some() || self.picker.is_some()
+    }
+}

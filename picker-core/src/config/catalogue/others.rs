@@ -1,0 +1,52 @@
+//! Plugins that other parts of the document refer to.
+
+use super::super::table::Parameter;
+use super::{Part, PluginType, Roles, Stability};
+use crate::handler::Handler;
+
+/// A type without parameters that is there to be referred to.
+macro_rules! part {
+    ($name:literal, $part:ident) => {
+        PluginType {
+            make: |_| Ok(Roles::part(Part::$part)),
+            ..PluginType::named($name)
+        }
+    };
+}
+
+pub(super) const TYPES: &[PluginType] = &[
+    PluginType {
+        make: |_| Ok(Roles::handler(Handler::Single)),
+        ..PluginType::named("single-profile-handler")
+    },
+    part!("openai-parser", Parser),
+    part!("anthropic-parser", Parser),
+    part!("vllmhttp-parser", Parser),
+    part!("sglanghttp-parser", Parser),
+    part!("passthrough-parser", Parser),
+    part!("fcfs-ordering-policy", OrderingPolicy),
+    part!("edf-ordering-policy", OrderingPolicy),
+    part!("slo-deadline-ordering-policy", OrderingPolicy),
+    part!("global-strict-fairness-policy", FairnessPolicy),
+    part!("round-robin-fairness-policy", FairnessPolicy),
+    part!("static-usage-limit-policy", UsageLimitPolicy),
+    part!("utilization-detector", SaturationDetector),
+    part!("metrics-data-source", Source),
+    part!("core-metrics-extractor", Extractor),
+    part!("approx-prefix-cache-producer", Producer),
+];
+
+impl PluginType {
+    /// A settled type of this name that does nothing yet.
+    pub(super) const fn named(name: &'static str) -> Self {
+        const NONE: &[Parameter] = &[];
+        Self {
+            name,
+            old_names: &[],
+            stability: Stability::Beta,
+            parameters: NONE,
+            needs: &[],
+            make: |_| Ok(Roles::default()),
+        }
+    }
+}

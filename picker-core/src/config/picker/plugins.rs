@@ -1,0 +1,246 @@
+//! The list of plugins, and those that are added to it.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde_json::{Map, Value, json};
+
+use super::super::PLUGINS_MAX;
+use super::super::catalogue::{self, Part, PluginType, Roles, Stability};
+use super::super::error::{Cause, ConfigWarning, Wanted};
+use super::super::nearest::unknown;
+use super::super::node::{Node, Object};
+use super::super::table::{self, Values};
+use crate::handler::Handler;
+
+/// A plugin with a name.
+pub(super) struct Plugin {
+    pub(super) name: String,
+    /// Where it stands; empty for one that was added.
+    pub(super) path: String,
+    pub(super) kind: &'static PluginType,
+    pub(super) parameters: Map<String, Value>,
+    pub(super) roles: Roles,
+}
+
+/// All plugins of a document, each with a name of its own.
+pub(super) struct Plugins {
+    pub(super) list: Vec<Plugin>,
+}
+
+impl Plugins {
+    /// Reads `plugins`.
+    pub(super) fn read(document: &mut Object<'_>) -> Self {
+        let list = document.key("plugins").map(|it| it.list(PLUGINS_MAX));
+        let mut plugins: Vec<Plugin> = Vec::new();
+        let mut alpha = Vec::new();
+        for node in list.into_iter().flatten() {
+            let Some(plugin) = node.object(|it| plugin(it, node.path())).flatten() else {
+                continue;
+            };
+            if let Some(first) = plugins.iter().find(|it| it.name == plugin.name) {
+                node.fail(duplicate(&plugin.name, &first.path));
+            }
+            match plugin.kind.stability {
+                Stability::Alpha => alpha.push(plugin.name.clone()),
+                Stability::Beta => {}
+                Stability::Deprecated(instead) => node.warn(ConfigWarning::Deprecated {
+                    path: node.path().to_string(),
+                    name: plugin.kind.name.into(),
+                    instead: instead.into(),
+                }),
+            }
+            plugins.push(plugin);
+        }
+        if !alpha.is_empty() {
+            document.warn_at("plugins", |path| ConfigWarning::Alpha {
+                path,
+                plugins: alpha,
+            });
+        }
+        Self { list: plugins }
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<&Plugin> {
+        self.list.iter().find(|it| it.name == name)
+    }
+
+    /// The name of a plugin of this type, which is added with its defaults where there is none.
+    pub(super) fn ensure(&mut self, kind: &str) -> Option<&Plugin> {
+        let found = self.list.iter().position(|it| it.kind.name == kind);
+        let place = match found {
+            Some(place) => place,
+            None => {
+                self.list.push(added(kind)?);
+                self.list.len() - 1
+            }
+        };
+        self.list.get(place)
+    }
+
+    /// The plugin that `node` names, which is added with its defaults when it is not declared but
+    /// has the name of a type, and is one for `part`.
+    pub(super) fn referred(&mut self, node: &Node<'_>, by: &str, part: Part) -> Option<String> {
+        let name = node.text()?;
+        if self.find(name).is_none() {
+            self.list
+                .extend(added(name).filter(|it| it.roles.part == Some(part)));
+        }
+        let Some(plugin) = self.find(name) else {
+            node.fail(self.undefined(by, name));
+            return None;
+        };
+        if plugin.roles.part != Some(part) {
+            node.fail(Cause::told(
+                format!("the plugin {name:?} is not {}", part.name()),
+                format!("refer to {}", part.name()),
+            ));
+            return None;
+        }
+        Some(name.to_string())
+    }
+
+    /// The mistake of a reference to no plugin.
+    pub(super) fn undefined(&self, by: &str, name: &str) -> Cause {
+        let known = self.list.iter().map(|it| it.name.as_str());
+        let fix = match unknown("plugin", name, known) {
+            Cause::Unknown {
+                nearest: Some(nearest),
+                ..
+            } => format!("write {nearest:?}"),
+            _ if self.list.is_empty() => "declare it in plugins".to_string(),
+            Cause::Unknown { known, .. } => {
+                format!("declare it in plugins, or use one of {}", known.join(", "))
+            }
+            _ => String::new(),
+        };
+        Cause::told(format!("{by} references undefined plugin '{name}'"), fix)
+    }
+
+    /// Adds what others need to know about requests and that nobody declared, until nothing is
+    /// missing.
+    pub(super) fn add_producers(&mut self) {
+        let mut place = 0;
+        while let Some(plugin) = self.list.get(place) {
+            for needed in plugin.kind.needs {
+                self.ensure(needed);
+            }
+            place += 1;
+        }
+    }
+
+    /// The profile handler, the one for one profile where none is declared.
+    pub(super) fn handler(&self) -> Handler {
+        let mut handlers = self.list.iter().filter_map(|it| it.roles.handler.clone());
+        handlers.next().unwrap_or_default()
+    }
+
+    /// The names, in lower case, of request headers that plugins read.
+    pub(super) fn headers(&self) -> Vec<String> {
+        let headers = self.list.iter().flat_map(|it| it.roles.headers.iter());
+        let mut headers: Vec<String> = headers.map(|it| it.to_ascii_lowercase()).collect();
+        headers.sort_unstable();
+        headers.dedup();
+        headers
+    }
+
+    pub(super) fn to_values(&self) -> Vec<Value> {
+        let value = |it: &Plugin| {
+            let mut value = json!({"type": it.kind.name, "name": it.name});
+            if !it.parameters.is_empty() {
+                value["parameters"] = it.parameters.clone().into();
+            }
+            value
+        };
+        self.list.iter().map(value).collect()
+    }
+}
+
+/// A plugin that nobody declared; `None` when the name is that of no type.
+fn added(kind: &str) -> Option<Plugin> {
+    let kind = catalogue::plugin_type(kind)?;
+    let parameters = table::defaults(kind.parameters);
+    Some(Plugin {
+        name: kind.name.to_string(),
+        path: String::new(),
+        kind,
+        roles: (kind.make)(Values(&parameters)).ok()?,
+        parameters,
+    })
+}
+
+fn plugin(plugin: &mut Object<'_>, path: &str) -> Option<Plugin> {
+    let type_node = plugin.key("type");
+    let name_node = plugin.key("name");
+    let name = name_node
+        .as_ref()
+        .and_then(|it| it.text_that(Wanted::Name, |it| !it.is_empty()));
+    let Some(type_node) = type_node else {
+        plugin.key("parameters");
+        plugin.fail_at(
+            "type",
+            Cause::told(
+                format!("plugin '{}' is missing a type", name.unwrap_or_default()),
+                "write the type of a plugin, like type: queue-scorer".into(),
+            ),
+        );
+        return None;
+    };
+    let type_name = type_node.text();
+    let Some(kind) = type_name.and_then(catalogue::plugin_type) else {
+        // What its parameters may be is not known either.
+        plugin.key("parameters");
+        type_node.fail(unregistered(type_name?));
+        return None;
+    };
+    let mut roles = None;
+    let parameters = plugin.section("parameters", |section| {
+        let before = section.mistakes();
+        let parameters = table::read(section, kind.parameters);
+        if section.mistakes() == before {
+            match (kind.make)(Values(&parameters)) {
+                Ok(made) => roles = Some(made),
+                Err(unfit) if unfit.key.is_empty() => section.fail(unfit.cause),
+                Err(unfit) => section.fail_at(unfit.key, unfit.cause),
+            }
+        }
+        parameters
+    });
+    // References to a plugin with a mistake are no mistakes of their own.
+    let of_defaults = || (kind.make)(Values(&table::defaults(kind.parameters))).ok();
+    Some(Plugin {
+        name: name.or(type_name).unwrap_or_default().to_string(),
+        path: path.to_string(),
+        kind,
+        roles: roles.or_else(of_defaults).unwrap_or_default(),
+        parameters,
+    })
+}
+
+fn unregistered(name: &str) -> Cause {
+    let what = format!("plugin type '{name}' is not registered");
+    if let Some(instead) = catalogue::elsewhere(name) {
+        return Cause::told(
+            format!("plugin type '{name}' cannot work here"),
+            instead.into(),
+        );
+    }
+    let known = catalogue::all().map(|it| it.name);
+    let fix = match unknown("plugin type", name, known) {
+        Cause::Unknown {
+            nearest: Some(nearest),
+            ..
+        } => format!("write {nearest:?}"),
+        Cause::Unknown { known, .. } => format!("use one of {}", known.join(", ")),
+        _ => String::new(),
+    };
+    Cause::told(what, fix)
+}
+
+fn duplicate(name: &str, first: &str) -> Cause {
+    Cause::told(
+        format!("duplicate plugin name '{name}', which is that of {first}"),
+        "give one of them another name, or remove it".into(),
+    )
+}
