@@ -13,6 +13,7 @@ mod node;
 mod picker;
 mod pool;
 mod protobuf;
+mod schema;
 mod show;
 mod table;
 mod units;
@@ -32,6 +33,7 @@ use crate::time::Span;
 
 pub use error::{AddressFault, Cause, ConfigError, ConfigWarning, Wanted};
 use node::{Node, Object, Report};
+pub use schema::picker_schema;
 
 /// What one instance of the plugin is for.
 #[derive(Clone, PartialEq, Debug)]
@@ -188,6 +190,20 @@ pub fn parse(bytes: &[u8]) -> Result<Role, Vec<ConfigError>> {
         config.warnings = warnings;
     }
     Ok(role)
+}
+
+/// Reads an `EndpointPickerConfig` by itself: what it says and what was read differently from what
+/// is written, or every mistake there is.
+pub fn parse_picker(bytes: &[u8]) -> Result<(Plan, Vec<ConfigWarning>), Vec<ConfigError>> {
+    let tree = tree(bytes).map_err(|cause| {
+        let path = ROOT.to_string();
+        vec![ConfigError { path, cause }]
+    })?;
+    let report = Report::new();
+    let plan = Node::root(&tree, &report).object(picker::document);
+    let (errors, warnings) = report.finish();
+    let plan = plan.filter(|_| errors.is_empty()).ok_or(errors)?;
+    Ok((plan, warnings))
 }
 
 impl PoolConfig {

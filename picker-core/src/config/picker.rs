@@ -4,7 +4,7 @@
 //! in as the reference picker does, in the same order. What would be settled there by chance is a
 //! mistake here.
 
-mod parts;
+pub(super) mod parts;
 mod plugins;
 mod profiles;
 
@@ -141,7 +141,7 @@ fn effective(
 }
 
 /// Feature gates and their defaults.
-const FEATURE_GATES: [(&str, bool); 2] = [
+pub(super) const FEATURE_GATES: [(&str, bool); 2] = [
     (FLOW_CONTROL, false),
     ("haPopulateNonLeaderDatastore", true),
 ];
@@ -153,7 +153,7 @@ const FLOW_CONTROL: &str = "flowControl";
 const GATES_MAX: usize = 16;
 
 /// The name of the version before the project moved; many documents still have it.
-const OLD_API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
+pub(super) const OLD_API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 
 #[cfg(test)]
 mod tests;

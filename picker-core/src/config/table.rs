@@ -171,7 +171,7 @@ pub(super) fn defaults(parameters: &'static [Parameter]) -> Map<String, Value> {
     given.collect()
 }
 
-fn default(kind: Kind) -> Option<Value> {
+pub(super) fn default(kind: Kind) -> Option<Value> {
     match kind {
         Kind::Boolean(default) => Some(default.into()),
         Kind::Choice(_, default) | Kind::Text(default) => default.map(Value::from),

@@ -251,7 +251,7 @@ fn references(names: &[String]) -> Vec<Value> {
 }
 
 /// The numbers of flow control; the references are read one by one.
-pub(super) const FLOW_CONTROL: &[Parameter] = &[
+pub(in crate::config) const FLOW_CONTROL: &[Parameter] = &[
     Parameter {
         key: "maxBytes",
         kind: Kind::Size(0, SIZE_MAX, None),
@@ -275,7 +275,7 @@ pub(super) const FLOW_CONTROL: &[Parameter] = &[
 ];
 
 /// The numbers of a priority band.
-pub(super) const BAND: &[Parameter] = &[
+pub(in crate::config) const BAND: &[Parameter] = &[
     Parameter {
         key: "maxBytes",
         kind: Kind::Size(0, SIZE_MAX, Some(1_000_000_000)),
