@@ -27,6 +27,9 @@ pub(super) struct Plugin {
 /// All plugins of a document, each with a name of its own.
 pub(super) struct Plugins {
     pub(super) list: Vec<Plugin>,
+    /// The names of those whose types mean nothing here. That is one mistake, not one for each
+    /// reference.
+    unusable: Vec<String>,
 }
 
 impl Plugins {
@@ -34,10 +37,17 @@ impl Plugins {
     pub(super) fn read(document: &mut Object<'_>) -> Self {
         let list = document.key("plugins").map(|it| it.list(PLUGINS_MAX));
         let mut plugins: Vec<Plugin> = Vec::new();
-        let mut alpha = Vec::new();
+        let (mut alpha, mut unusable) = (Vec::new(), Vec::new());
         for node in list.into_iter().flatten() {
-            let Some(plugin) = node.object(|it| plugin(it, node.path())).flatten() else {
+            let Some(read) = node.object(|it| plugin(it, node.path())) else {
                 continue;
+            };
+            let plugin = match read {
+                Ok(plugin) => plugin,
+                Err(name) => {
+                    unusable.push(name);
+                    continue;
+                }
             };
             if let Some(first) = plugins.iter().find(|it| it.name == plugin.name) {
                 node.fail(duplicate(&plugin.name, &first.path));
@@ -59,11 +69,19 @@ impl Plugins {
                 plugins: alpha,
             });
         }
-        Self { list: plugins }
+        Self {
+            list: plugins,
+            unusable,
+        }
     }
 
     pub(super) fn find(&self, name: &str) -> Option<&Plugin> {
         self.list.iter().find(|it| it.name == name)
+    }
+
+    /// Whether a plugin is declared by this name that is none here.
+    pub(super) fn is_unusable(&self, name: &str) -> bool {
+        self.unusable.iter().any(|it| it == name)
     }
 
     /// The name of a plugin of this type, which is added with its defaults where there is none.
@@ -82,7 +100,7 @@ impl Plugins {
     /// The plugin that `node` names, which is added with its defaults when it is not declared but
     /// has the name of a type, and is one for `part`.
     pub(super) fn referred(&mut self, node: &Node<'_>, by: &str, part: Part) -> Option<String> {
-        let name = node.text()?;
+        let name = node.text().filter(|name| !self.is_unusable(name))?;
         if self.find(name).is_none() {
             self.list
                 .extend(added(name).filter(|it| it.roles.part == Some(part)));
@@ -170,7 +188,8 @@ fn added(kind: &str) -> Option<Plugin> {
     })
 }
 
-fn plugin(plugin: &mut Object<'_>, path: &str) -> Option<Plugin> {
+/// A plugin; the name of one whose type means nothing here.
+fn plugin(plugin: &mut Object<'_>, path: &str) -> Result<Plugin, String> {
     let type_node = plugin.key("type");
     let name_node = plugin.key("name");
     let name = name_node
@@ -185,14 +204,16 @@ fn plugin(plugin: &mut Object<'_>, path: &str) -> Option<Plugin> {
                 "write the type of a plugin, like type: queue-scorer".into(),
             ),
         );
-        return None;
+        return Err(name.unwrap_or_default().into());
     };
     let type_name = type_node.text();
     let Some(kind) = type_name.and_then(catalogue::plugin_type) else {
         // What its parameters may be is not known either.
         plugin.key("parameters");
-        type_node.fail(unregistered(type_name?));
-        return None;
+        if let Some(type_name) = type_name {
+            type_node.fail(unregistered(type_name));
+        }
+        return Err(name.or(type_name).unwrap_or_default().into());
     };
     let mut roles = None;
     let parameters = plugin.section("parameters", |section| {
@@ -209,7 +230,7 @@ fn plugin(plugin: &mut Object<'_>, path: &str) -> Option<Plugin> {
     });
     // References to a plugin with a mistake are no mistakes of their own.
     let of_defaults = || (kind.make)(Values(&table::defaults(kind.parameters))).ok();
-    Some(Plugin {
+    Ok(Plugin {
         name: name.or(type_name).unwrap_or_default().to_string(),
         path: path.to_string(),
         kind,

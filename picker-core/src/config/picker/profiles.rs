@@ -146,7 +146,7 @@ fn reference<'p>(
         );
         return None;
     };
-    let name = node.text()?;
+    let name = node.text().filter(|name| !plugins.is_unusable(name))?;
     let Some(plugin) = plugins.find(name) else {
         node.fail(plugins.undefined(by, name));
         return None;
