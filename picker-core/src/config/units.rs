@@ -5,20 +5,38 @@ use alloc::string::{String, ToString};
 
 use crate::time::Span;
 
-/// The time that `text` is: whole numbers with units, `100ms`, `2s`, `1m30s`; `None` for anything
-/// else.
+/// The time that `text` is: numbers with units, `100ms`, `1.5s`, `1m30s`, or a plain `0`, as Go
+/// writes times; `None` for anything else. Below a microsecond it is cut.
 pub(super) fn duration(text: &str) -> Option<Span> {
+    if text == "0" {
+        return Some(Span(0));
+    }
     let mut rest = text;
     let mut total: u64 = 0;
     while !rest.is_empty() {
         let (number, unit) = split_number(rest)?;
+        let (fraction, unit) = match unit.strip_prefix('.') {
+            Some(digits) => split_fraction(digits)?,
+            None => (0, unit),
+        };
         let end = unit.find(|it: char| it.is_ascii_digit());
         let (unit, after) = unit.split_at(end.unwrap_or(unit.len()));
         let (_, micros) = DURATION_UNITS.iter().find(|(name, _)| *name == unit)?;
-        total = total.checked_add(number.checked_mul(*micros)?)?;
+        let part = fraction * micros / BILLION;
+        total = total.checked_add(number.checked_mul(*micros)?.checked_add(part)?)?;
         rest = after;
     }
     (!text.is_empty()).then_some(Span(total))
+}
+
+/// The digits after a point as billionths, and what follows; further digits are cut.
+fn split_fraction(text: &str) -> Option<(u64, &str)> {
+    let end = text.find(|it: char| !it.is_ascii_digit());
+    let (digits, rest) = text.split_at(end.unwrap_or(text.len()));
+    let places = digits.bytes().map(|it| u64::from(it - b'0'));
+    let places = places.chain(core::iter::repeat(0)).take(9);
+    let billionths = places.fold(0, |sum, digit| sum * 10 + digit);
+    (!digits.is_empty()).then_some((billionths, rest))
 }
 
 /// The number of bytes that `text` is: `32Mi`, `500M`, `4096`; `None` for anything else.
@@ -52,6 +70,10 @@ fn show(value: u64, units: &[(&str, u64)]) -> String {
         None => value.to_string(),
     }
 }
+
+/// Parts that fractions are counted in: with the microseconds of an hour it makes 3.6e18, which
+/// fits.
+const BILLION: u64 = 1_000_000_000;
 
 /// Units of time in microseconds, the largest first.
 const DURATION_UNITS: [(&str, u64); 5] = [
@@ -97,7 +119,13 @@ mod tests {
             ("fast", None),
             ("ms", None),
             ("-1s", None),
-            ("1.5s", None),
+            ("1.5s", Some(1_500_000)),
+            ("0.25ms1.0000019s", Some(1_000_251)),
+            ("1.9999999999999h", Some(7_199_999_996)),
+            ("0", Some(0)),
+            ("1.s", None),
+            (".5s", None),
+            ("1.5", None),
             ("1 s", None),
             ("1S", None),
             ("18446744073709551615h", None),
