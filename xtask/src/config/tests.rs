@@ -772,6 +772,30 @@ fn a_picker_by_another_name_is_found() {
 }
 
 #[test]
+fn what_filters_do_by_route_is_the_same_with_and_without_a_pick() {
+    fn settings(disabled: bool) -> Value {
+        json!({"envoy.filters.http.ext_authz": {"disabled": disabled}})
+    }
+    let both = |it: &mut Bootstrap| {
+        route(it, 0)["typed_per_filter_config"] = settings(true);
+        route(it, 1)["typed_per_filter_config"] = settings(true);
+    };
+    assert_eq!(found(Destination::OriginalDst, both), []);
+    let one: [Change; 2] = [
+        |it| route(it, 0)["typed_per_filter_config"] = json!({"a": {"disabled": true}}),
+        |it| route(it, 1)["typedPerFilterConfig"] = json!({"a": {"disabled": true}}),
+    ];
+    for change in one {
+        let findings = found(Destination::OriginalDst, change);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(
+            findings[0].text.contains("matches the route again"),
+            "{findings:?}"
+        );
+    }
+}
+
+#[test]
 fn routes_that_no_pool_takes_are_left_alone() {
     let beside = |it: &mut Bootstrap| {
         picker(it, |it| {
