@@ -1,17 +1,19 @@
 //! `cargo xtask config`: what is wrong in a configuration, before Envoy runs with it.
 
 mod document;
+mod excerpt;
 mod finding;
 mod model;
+mod parts;
 mod place;
 mod plugin;
 mod route;
 mod rules;
 mod tree;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::{fs, io};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
@@ -36,7 +38,7 @@ pub struct CheckArguments {
     /// Several files are read as parts of one Envoy.
     #[arg(long)]
     envoy: bool,
-    /// YAML or JSON; /dev/stdin reads what is piped in
+    /// YAML or JSON; - reads what is piped in
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -67,18 +69,19 @@ fn code(arguments: &ConfigArguments) -> u8 {
 fn check_documents(files: &[PathBuf]) -> Result<bool> {
     let mut are_good = true;
     for file in files {
-        let (name, text) = (file.display().to_string(), read(file)?);
+        let (name, text) = read(file)?;
         refuse_envoy(&name, &text)?;
         let checked = document::check(&name, &text);
-        for finding in &checked.findings {
-            println!("{finding}");
-            if let Some(excerpt) = excerpt(&text, finding) {
-                println!("    {excerpt}");
+        let checked = checked.with_context(|| format!("{name} {NOT_OURS}"))?;
+        for told in &checked.findings {
+            println!("{}", told.finding);
+            if !told.excerpt.is_empty() {
+                println!("{}", told.excerpt);
             }
-            are_good &= finding.level < Level::Error;
+            are_good &= told.finding.level < Level::Error;
         }
-        if let Some(summary) = checked.summary {
-            println!("{name}: accepted: {summary}");
+        for summary in &checked.summaries {
+            println!("{summary}");
         }
     }
     Ok(are_good)
@@ -88,7 +91,7 @@ fn check_documents(files: &[PathBuf]) -> Result<bool> {
 fn check_envoy(files: &[PathBuf]) -> Result<bool> {
     let mut sources = Vec::with_capacity(files.len());
     for file in files {
-        sources.push((file.display().to_string(), read(file)?));
+        sources.push(read(file)?);
     }
     let findings = check(&sources)?;
     for finding in &findings {
@@ -120,8 +123,15 @@ pub fn check(documents: &[(String, String)]) -> Result<Vec<Finding>> {
     Ok(rules::findings(&model))
 }
 
-fn read(file: &Path) -> Result<String> {
-    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+/// The name and the text of a file.
+fn read(file: &Path) -> Result<(String, String)> {
+    if file == Path::new("-") {
+        let text = io::read_to_string(io::stdin()).context("cannot read what is piped in")?;
+        return Ok(("<stdin>".to_owned(), text));
+    }
+    let text = fs::read_to_string(file);
+    let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+    Ok((file.display().to_string(), text))
 }
 
 /// Says so when a file is Envoy's and not the picker's.
@@ -139,17 +149,16 @@ fn refuse_envoy(name: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The line that a finding is about, shortened.
-fn excerpt(text: &str, finding: &Finding) -> Option<String> {
-    let line = text
-        .lines()
-        .nth(usize::try_from(finding.line).ok()?.checked_sub(1)?)?;
-    Some(line.trim().chars().take(EXCERPT_CHARS_MAX).collect())
-}
-
 const HELP: &str = "\
+Without --envoy, a file may hold the filter's configuration (`pools: …`), an EndpointPickerConfig as
+the reference picker takes it, several of them with `---` between, or a ConfigMap, Helm values or
+another resource that has one inside. Places in a text inside a file count from the text's first
+line; the line of the file stands below.
+
 Examples:
   cargo xtask config check picker.yaml
+  cargo xtask config check values.yaml
+  kubectl get configmap epp -o yaml | cargo xtask config check -
   cargo xtask config check --envoy envoy/envoy.yaml
   curl -s localhost:9901/config_dump > dump.json
   cargo xtask config check --envoy dump.json
@@ -166,8 +175,9 @@ const FOUND: u8 = 1;
 /// The exit code when nothing could be checked; clap's for wrong usage is the same.
 const UNREADABLE: u8 = 2;
 
-/// How much of a line is shown: what fits in a terminal.
-const EXCERPT_CHARS_MAX: usize = 90;
+/// What is said of a file that the picker has nothing to do with.
+const NOT_OURS: &str = "has no configuration of the picker: no object with `pools`, no `kind: \
+                        EndpointPickerConfig`, and no text with one";
 
 #[cfg(test)]
 mod tests;

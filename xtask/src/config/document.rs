@@ -3,64 +3,143 @@
 use std::collections::BTreeMap;
 
 use picker_core::{Cause, Config, ConfigError, Role, parse_config};
+use serde_json::json;
 
+use super::excerpt::excerpt;
 use super::finding::{Finding, Level};
+use super::parts::{Document, KIND, Part, Text, parts};
 use super::tree::{Kind, Node};
 
-/// What there is to say about a document.
+/// What there is to say about a file.
 #[derive(Debug)]
 pub(super) struct Checked {
-    /// Every mistake, or every warning.
-    pub(super) findings: Vec<Finding>,
-    /// What a document without mistakes says, in a line or two.
-    pub(super) summary: Option<String>,
+    /// Every mistake and every warning, in the order of the file.
+    pub(super) findings: Vec<Told>,
+    /// What each document without mistakes says, in a line or two.
+    pub(super) summaries: Vec<String>,
 }
 
-/// Checks a document of YAML or JSON; `file` is its name, and one that ends with `.json` must be
-/// JSON as Envoy hands it over.
-pub(super) fn check(file: &str, text: &str) -> Checked {
-    let tree = Node::parse(text);
-    let is_json = file.ends_with(".json") || text.trim_ascii_start().starts_with('{');
-    let parsed = match &tree {
-        Ok(tree) if !file.ends_with(".json") => {
-            let is_empty = matches!(tree.kind, Kind::Null);
-            let json = if is_empty {
-                String::new()
-            } else {
-                tree.to_json().to_string()
-            };
-            parse_config(json.as_bytes())
-        }
-        Err(error) if !is_json => return not_yaml(file, error),
-        _ => parse_config(text.as_bytes()),
+/// A finding with the line it is about.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// What is to say.
+    pub(super) finding: Finding,
+    /// The line with a mark; empty where there is none.
+    pub(super) excerpt: String,
+}
+
+/// Checks the documents of a file; `None` when it has none.
+///
+/// See [`parts`] for what `file`, its name, may tell.
+pub(super) fn check(file: &str, text: &str) -> Option<Checked> {
+    let mut checked = Checked {
+        findings: Vec::new(),
+        summaries: Vec::new(),
     };
-    let places = Places::of(tree.ok().as_ref());
+    let parts = parts(file, text);
+    for part in &parts {
+        let (mut findings, summary) = check_part(part);
+        findings.sort_by_key(|finding| (finding.line, finding.column));
+        checked.findings.extend(findings.into_iter().map(|finding| {
+            let excerpt = show(&part.text, &finding);
+            Told { finding, excerpt }
+        }));
+        let name = &part.text.name;
+        checked
+            .summaries
+            .extend(summary.map(|it| format!("{name}: accepted: {it}")));
+    }
+    (!parts.is_empty()).then_some(checked)
+}
+
+/// What is wrong with a document or, when nothing is, what it says.
+fn check_part(part: &Part) -> (Vec<Finding>, Option<String>) {
+    let file = &part.text.name;
+    let (node, parsed) = match &part.document {
+        Document::NotYaml(error) => return (vec![not_yaml(&part.text, error)], None),
+        Document::NotJson => (None, parse_config(part.text.text.as_bytes())),
+        Document::Filter(node) if matches!(node.kind, Kind::Null) => {
+            (Some(node), parse_config(b""))
+        }
+        Document::Filter(node) => (
+            Some(node),
+            parse_config(node.to_json().to_string().as_bytes()),
+        ),
+        Document::EndpointPicker(node) => (Some(node), parse_picker(node)),
+    };
+    let places = Places::of(node);
     match parsed {
-        Ok(role) => Checked {
-            findings: warnings(&role)
-                .iter()
-                .map(|warning| places.find(file, Level::Warning, warning))
-                .collect(),
-            summary: Some(summary(&role)),
-        },
-        Err(errors) => Checked {
-            findings: errors
-                .iter()
-                .map(|error| places.mistake(file, error))
-                .collect(),
-            summary: None,
-        },
+        Ok(role) => {
+            let warnings = warnings(&role);
+            let warnings = warnings.iter().map(|it| {
+                let it = it.strip_prefix(PICKER_PATH).unwrap_or(it);
+                places.find(file, Level::Warning, it)
+            });
+            let summary = match &part.document {
+                Document::EndpointPicker(node) => endpoint_picker(node),
+                _ => summary(&role),
+            };
+            (warnings.collect(), Some(summary))
+        }
+        Err(errors) => {
+            let mistakes = errors.iter().map(|error| places.mistake(file, error));
+            (mistakes.collect(), None)
+        }
     }
 }
 
-fn not_yaml(file: &str, error: &serde_saphyr::Error) -> Checked {
-    let place = error.location().map(|it| (it.line(), it.column()));
-    let error = error.without_snippet();
-    let text = format!("configuration: neither JSON nor YAML: {error}. Fix: mend this place.");
-    Checked {
-        findings: vec![finding(file, place.unwrap_or((1, 1)), Level::Error, text)],
-        summary: None,
+/// Reads an `EndpointPickerConfig` as that of a pool, and gives its mistakes paths of its own.
+fn parse_picker(node: &Node) -> Result<Role, Vec<ConfigError>> {
+    let pool = json!({
+        "name": "picker",
+        "endpoints": [{"address": "127.0.0.1:8000"}],
+        "picker": node.to_json(),
+    });
+    let document = json!({"pools": [pool]}).to_string();
+    parse_config(document.as_bytes()).map_err(|mut errors| {
+        for error in &mut errors {
+            error.path = own_path(&error.path);
+            if let Cause::Duplicate { first, .. } = &mut error.cause {
+                *first = own_path(first);
+            }
+        }
+        errors
+    })
+}
+
+/// A path in the configuration of the filter as one in the `EndpointPickerConfig` of its pool.
+fn own_path(path: &str) -> String {
+    match path.strip_prefix(PICKER_PATH) {
+        Some(own) => own.to_owned(),
+        None => "configuration".to_owned(),
     }
+}
+
+fn not_yaml(text: &Text, error: &serde_saphyr::Error) -> Finding {
+    let place = error.location().map(|it| (it.line(), it.column()));
+    let place = place.unwrap_or((1, 1));
+    let error = error.without_snippet();
+    let is_template = text.text.contains("{{");
+    let fix = if is_template {
+        "render the template first, with `helm template`"
+    } else {
+        "mend this place"
+    };
+    let words = format!("configuration: neither JSON nor YAML: {error}. Fix: {fix}.");
+    finding(&text.name, place, Level::Error, words)
+}
+
+/// The line of a finding and, for a text inside a file, where in the file it is.
+fn show(text: &Text, finding: &Finding) -> String {
+    let mut shown = excerpt(&text.text, finding.line, finding.column).unwrap_or_default();
+    if let Some(outer) = &text.outer {
+        let place = match text.outer_line(finding.line) {
+            Some(line) => format!("\n  --> {}:{line}", outer.text.name),
+            None => format!("\n  --> in the text at {}:{}", outer.text.name, outer.line),
+        };
+        shown.push_str(&place);
+    }
+    shown
 }
 
 fn finding(file: &str, (line, column): (u64, u64), level: Level, text: String) -> Finding {
@@ -100,25 +179,49 @@ fn filter(config: &Config) -> String {
     pools.collect::<Vec<_>>().join("; ")
 }
 
+fn endpoint_picker(node: &Node) -> String {
+    let count = |key: &str, what: &str| {
+        let count = match node.get(key).map(|it| &it.kind) {
+            Some(Kind::List(nodes)) => nodes.len(),
+            _ => 0,
+        };
+        let s = if count == 1 { "" } else { "s" };
+        format!("{count} {what}{s}")
+    };
+    let (plugins, profiles) = (
+        count("plugins", "plugin"),
+        count("schedulingProfiles", "profile"),
+    );
+    format!("{KIND}: {plugins}, {profiles}")
+}
+
 /// Where the values of a document stand, by the paths that mistakes give.
-struct Places(BTreeMap<String, (u64, u64)>);
+#[derive(Default)]
+struct Places {
+    values: BTreeMap<String, (u64, u64)>,
+    names: BTreeMap<String, (u64, u64)>,
+}
 
 impl Places {
     fn of(tree: Option<&Node>) -> Self {
-        let mut places = BTreeMap::new();
+        let mut places = Self::default();
         if let Some(tree) = tree {
-            locate(tree, String::new(), &mut places);
+            places.locate(tree, String::new());
         }
-        Self(places)
+        places
     }
 
     fn mistake(&self, file: &str, error: &ConfigError) -> Finding {
-        match error.cause {
-            Cause::Syntax { line, column, .. } => {
-                let place = (line as u64, column as u64);
-                finding(file, place, Level::Error, error.to_string())
-            }
-            _ => self.find(file, Level::Error, &error.to_string()),
+        let text = error.to_string();
+        let place = match &error.cause {
+            Cause::Syntax { line, column, .. } => Some((*line as u64, *column as u64)),
+            // The name is wrong, not what stands there.
+            Cause::Unknown { what: "key", .. } => self.names.get(&error.path).copied(),
+            _ => None,
+        };
+        match place {
+            Some(place) => finding(file, place, Level::Error, text),
+            None => self.find(file, Level::Error, &text),
         }
     }
 
@@ -126,40 +229,39 @@ impl Places {
     fn find(&self, file: &str, level: Level, text: &str) -> Finding {
         let mut path = text.split(": ").next().unwrap_or_default();
         let place = loop {
-            match self.0.get(path) {
+            match self.values.get(path) {
                 Some(place) => break *place,
                 None => path = path.rfind(['.', '[']).map_or("", |end| &path[..end]),
             }
             if path.is_empty() {
-                break self.0.get("").copied().unwrap_or((1, 1));
+                break self.values.get("").copied().unwrap_or((1, 1));
             }
         };
         finding(file, place, level, text.to_owned())
     }
+
+    fn locate(&mut self, node: &Node, path: String) {
+        match &node.kind {
+            Kind::List(nodes) => {
+                for (index, node) in nodes.iter().enumerate() {
+                    self.locate(node, format!("{path}[{index}]"));
+                }
+            }
+            Kind::Object(fields) => {
+                for field in fields {
+                    let path = field.path_in(&path);
+                    self.names.insert(path.clone(), (field.line, field.column));
+                    self.locate(&field.node, path);
+                }
+            }
+            _ => {}
+        }
+        self.values.insert(path, (node.line, node.column));
+    }
 }
 
-fn locate(node: &Node, path: String, places: &mut BTreeMap<String, (u64, u64)>) {
-    match &node.kind {
-        Kind::List(nodes) => {
-            for (index, node) in nodes.iter().enumerate() {
-                locate(node, format!("{path}[{index}]"), places);
-            }
-        }
-        Kind::Object(fields) => {
-            for (name, node) in fields {
-                let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-                let step = match (path.is_empty(), name.bytes().all(is_plain)) {
-                    (true, true) => name.clone(),
-                    (false, true) => format!("{path}.{name}"),
-                    (_, false) => format!("{path}[{name:?}]"),
-                };
-                locate(node, step, places);
-            }
-        }
-        _ => {}
-    }
-    places.insert(path, (node.line, node.column));
-}
+/// How the paths of an `EndpointPickerConfig` begin when a pool has it.
+const PICKER_PATH: &str = "pools[0].picker.";
 
 #[cfg(test)]
 mod tests {
@@ -167,8 +269,9 @@ mod tests {
 
     /// The findings as `line:column text`.
     fn check_text(file: &str, text: &str) -> Vec<String> {
-        let findings = check(file, text).findings.into_iter();
+        let findings = check(file, text).unwrap().findings.into_iter();
         findings
+            .map(|it| it.finding)
             .map(|it| format!("{}:{} {} {}", it.line, it.column, it.level, it.text))
             .collect()
     }
@@ -179,9 +282,10 @@ mod tests {
     fn a_good_document_is_summed_up_in_either_language() {
         let json = Node::parse(GOOD).unwrap().to_json().to_string();
         for (file, text) in [("a.yaml", GOOD), ("a.json", &json), ("a", &json)] {
-            let checked = check(file, text);
-            assert_eq!(checked.findings, []);
-            assert_eq!(checked.summary.unwrap(), "pool llm: 1 endpoint, vllm");
+            let checked = check(file, text).unwrap();
+            assert!(checked.findings.is_empty(), "{checked:?}");
+            let expected = format!("{file}: accepted: pool llm: 1 endpoint, vllm");
+            assert_eq!(checked.summaries, [expected]);
         }
     }
 
@@ -194,7 +298,7 @@ mod tests {
         let json = Node::parse(&text).unwrap().to_json().to_string();
         let words = parse_config(json.as_bytes()).unwrap_err();
         assert_eq!(found.len(), 4, "{found:?}");
-        for (place, error) in ["5:14", "8:22", "6:12", "7:13"].iter().zip(words) {
+        for (place, error) in ["5:14", "8:22", "6:3", "7:3"].iter().zip(words) {
             assert!(
                 found.contains(&format!("{place} error {error}")),
                 "{error} {found:?}"
@@ -234,12 +338,11 @@ mod tests {
 
     #[test]
     fn a_warning_is_no_mistake() {
-        let checked = check("a.yaml", &format!("{GOOD}  scrape: {{interval: 10ms}}\n"));
-        assert_eq!(checked.findings[0].level, Level::Warning);
-        assert_eq!(
-            (checked.findings[0].line, checked.summary.is_some()),
-            (5, true)
-        );
+        let text = format!("{GOOD}  scrape: {{interval: 10ms}}\n");
+        let checked = check("a.yaml", &text).unwrap();
+        let warning = &checked.findings[0].finding;
+        assert_eq!((warning.level, warning.line), (Level::Warning, 5));
+        assert_eq!(checked.summaries.len(), 1);
     }
 
     #[test]
@@ -249,8 +352,74 @@ mod tests {
             ("# nothing\n", "collects"),
             ("", "collects"),
         ] {
-            let checked = check("a.yaml", text);
-            assert!(checked.summary.unwrap().contains(words), "{text:?}");
+            let checked = check("a.yaml", text).unwrap();
+            assert!(checked.summaries[0].contains(words), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_document_of_the_reference_picker_is_checked_by_itself() {
+        let text = "\
+kind: EndpointPickerConfig
+plugins:
+- type: queue-scorer
+- type: queue-scorer
+- type: queu-scorer
+  nmae: a
+";
+        let found = check_text("a.yaml", text);
+        let starts = [
+            "4:3 error plugins[1]: the name \"queue-scorer\" is already that of plugins[0]. Fix: ",
+            "5:9 error plugins[2].type: \"queu-scorer\" is no known plugin type. Fix: ",
+            "6:3 error plugins[2].nmae: \"nmae\" is no known key. Fix: write \"name\".",
+        ];
+        assert_eq!(found.len(), starts.len(), "{found:?}");
+        for (found, start) in found.iter().zip(starts) {
+            assert!(found.starts_with(start), "{found}");
+        }
+        let checked = check("a.yaml", "plugins:\n- type: queue-scorer\n").unwrap();
+        let expected = "a.yaml: accepted: EndpointPickerConfig: 1 plugin, 0 profiles";
+        assert_eq!(checked.summaries, [expected]);
+        assert!(check("a.yaml", "kind: Service\n").is_none());
+    }
+
+    #[test]
+    fn every_document_of_a_file_is_checked_at_its_place() {
+        let text = "plugins: 1\n---\npools: []\n---\nplugins:\n- type: x\n---\nplugins: [\n";
+        let found = check_text("a.yaml", text);
+        let starts = [
+            "1:10 error plugins: 1 is not a list",
+            "3:8 error pools: ",
+            "6:9 error plugins[0].type: \"x\" is no known plugin type",
+            "8:10 error configuration: neither JSON nor YAML",
+        ];
+        assert_eq!(found.len(), starts.len(), "{found:?}");
+        for (found, start) in found.iter().zip(starts) {
+            assert!(found.starts_with(start), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_text_inside_a_file_has_lines_of_its_own_and_says_where_it_stands() {
+        let inner = "plugins:\n- type: queue-scorer\n  weight: 2\n";
+        let block = format!("data:\n  a: |\n    {}", inner.replace('\n', "\n    "));
+        let quoted = format!("data:\n  a: {inner:?}\n");
+        for (text, place) in [(block, "--> f:5"), (quoted, "--> in the text at f:2")] {
+            let checked = check("f", &text).unwrap();
+            let told = &checked.findings[0];
+            let shown = told.finding.to_string();
+            assert!(
+                shown.starts_with("f#data.a:3:3: error: plugins[0].weight: "),
+                "{shown}"
+            );
+            let expected = format!("  3 |   weight: 2\n    |   ^\n  {place}");
+            assert_eq!(told.excerpt, expected);
+        }
+    }
+
+    #[test]
+    fn a_template_is_to_be_rendered_first() {
+        let found = check_text("a.yaml", "plugins: {{ .Values.plugins }\n");
+        assert!(found[0].contains("helm template"), "{found:?}");
     }
 }

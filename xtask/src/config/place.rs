@@ -82,7 +82,7 @@ impl<'a> Place<'a> {
         match &self.node.kind {
             Kind::Object(fields) => fields
                 .iter()
-                .map(|(name, _)| (name.as_str(), self.field(name)))
+                .map(|field| (field.name.as_str(), self.field(&field.name)))
                 .collect(),
             _ => Vec::new(),
         }

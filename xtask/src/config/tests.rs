@@ -962,6 +962,7 @@ fn the_exit_code_says_whether_there_is_something_to_mend() {
         (false, file("broken.yaml", "pools: ["), 1),
         (false, directory.join("missing.yaml"), 2),
         (false, shipped.clone(), 2),
+        (false, file("service.yaml", "kind: Service\n"), 2),
         (true, shipped, 0),
         (true, file("envoy.json", &mended.value_mut().to_string()), 1),
         (true, file("other.yaml", pool), 2),

@@ -26,7 +26,20 @@ pub(super) enum Kind {
     Text(String),
     List(Vec<Node>),
     /// In the order of the document.
-    Object(Vec<(String, Node)>),
+    Object(Vec<Field>),
+}
+
+/// A value with its name, and the place of the name.
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    /// The name.
+    pub(super) name: String,
+    /// The line of the name, from 1.
+    pub(super) line: u64,
+    /// The column of the name, from 1.
+    pub(super) column: u64,
+    /// The value.
+    pub(super) node: Node,
 }
 
 impl Node {
@@ -42,10 +55,18 @@ impl Node {
     /// The field of an object.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         match &self.kind {
-            Kind::Object(fields) => fields.iter().find(|(name, _)| name == key),
+            Kind::Object(fields) => fields.iter().find(|field| field.name == key),
             _ => None,
         }
-        .map(|(_, node)| node)
+        .map(|field| &field.node)
+    }
+
+    /// The text.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Text(text) => Some(text),
+            _ => None,
+        }
     }
 
     /// The value without its places.
@@ -58,7 +79,7 @@ impl Node {
             Kind::List(nodes) => nodes.iter().map(Self::to_json).collect(),
             Kind::Object(fields) => {
                 let fields = fields.iter();
-                let fields = fields.map(|(name, node)| (name.clone(), node.to_json()));
+                let fields = fields.map(|it| (it.name.clone(), it.node.to_json()));
                 Value::Object(fields.collect::<Map<_, _>>())
             }
         }
@@ -131,8 +152,13 @@ impl<'de> Visitor<'de> for KindVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Kind, A::Error> {
         let mut fields = Vec::new();
-        while let Some(field) = access.next_entry()? {
-            fields.push(field);
+        while let Some((name, node)) = access.next_entry::<Spanned<String>, _>()? {
+            fields.push(Field {
+                line: name.defined.line(),
+                column: name.defined.column(),
+                name: name.value,
+                node,
+            });
         }
         Ok(Kind::Object(fields))
     }
@@ -158,6 +184,10 @@ mod tests {
                 node.to_json(),
                 json!({"a": 1, "list": [{"b": true}, "text"]})
             );
+            let Kind::Object(fields) = &node.kind else {
+                panic!("no object in {text}");
+            };
+            assert_eq!([fields[0].line, fields[1].line], [1, 2], "{text}");
             let Kind::List(list) = &node.get("list").unwrap().kind else {
                 panic!("no list in {text}");
             };
