@@ -69,6 +69,11 @@ impl Node {
         }
     }
 
+    /// The value as the bytes of JSON.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        self.to_json().to_string().into_bytes()
+    }
+
     /// The value without its places.
     pub(super) fn to_json(&self) -> Value {
         match &self.kind {
