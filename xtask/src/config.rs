@@ -3,6 +3,7 @@
 mod document;
 mod excerpt;
 mod finding;
+mod migrate;
 mod model;
 mod parts;
 mod place;
@@ -28,6 +29,9 @@ pub enum ConfigArguments {
     /// Check the picker's configuration or, with --envoy, what Envoy is told around it
     #[command(after_help = HELP)]
     Check(CheckArguments),
+    /// Replace what is out of date in a configuration of the reference picker
+    #[command(after_help = MIGRATE_HELP)]
+    Migrate(MigrateArguments),
 }
 
 /// The arguments of `cargo xtask config check`.
@@ -43,19 +47,29 @@ pub struct CheckArguments {
     files: Vec<PathBuf>,
 }
 
-/// Prints what is wrong; the code says whether anything is.
+/// The arguments of `cargo xtask config migrate`.
+#[derive(Clone, Debug, Args)]
+pub struct MigrateArguments {
+    /// Rewrite the files, or print what is piped in anew, in place of a diff
+    #[arg(long)]
+    write: bool,
+    /// YAML or JSON; - reads what is piped in
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// Does what is asked; the code says whether there is something left to do.
 pub fn config(arguments: &ConfigArguments) -> ExitCode {
     ExitCode::from(code(arguments))
 }
 
 fn code(arguments: &ConfigArguments) -> u8 {
-    let ConfigArguments::Check(arguments) = arguments;
-    let checked = if arguments.envoy {
-        check_envoy(&arguments.files)
-    } else {
-        check_documents(&arguments.files)
+    let is_good = match arguments {
+        ConfigArguments::Check(arguments) if arguments.envoy => check_envoy(&arguments.files),
+        ConfigArguments::Check(arguments) => check_documents(&arguments.files),
+        ConfigArguments::Migrate(arguments) => migrate_documents(arguments),
     };
-    match checked {
+    match is_good {
         Ok(true) => 0,
         Ok(false) => FOUND,
         Err(error) => {
@@ -85,6 +99,39 @@ fn check_documents(files: &[PathBuf]) -> Result<bool> {
         }
     }
     Ok(are_good)
+}
+
+/// Migrates documents of the picker; whether nothing is left for a person to do.
+fn migrate_documents(arguments: &MigrateArguments) -> Result<bool> {
+    let mut is_done = true;
+    for file in &arguments.files {
+        let (name, text) = read(file)?;
+        refuse_envoy(&name, &text)?;
+        let migrated = migrate::migrate(&name, &text);
+        let migrated = migrated.with_context(|| format!("{name} {NOT_OURS}"))?;
+        match (arguments.write, file == Path::new(STDIN)) {
+            (false, _) => print!("{}", migrate::diff(&name, &text, &migrated.text)),
+            (true, true) => print!("{}", migrated.text),
+            (true, false) if migrated.text == text => {}
+            (true, false) => {
+                let written = fs::write(file, &migrated.text);
+                written.with_context(|| format!("cannot write {name}"))?;
+            }
+        }
+        for change in &migrated.changes {
+            eprintln!("{change}");
+        }
+        for left in &migrated.left {
+            eprintln!("left to do: {left}");
+        }
+        let checked = document::check(&name, &migrated.text);
+        let mistakes = checked.map_or(0, |it| it.mistakes());
+        if mistakes > 0 {
+            eprintln!("left to do: {name}: mistakes: {mistakes}; `config check` names them");
+        }
+        is_done &= migrated.left.is_empty() && mistakes == 0;
+    }
+    Ok(is_done)
 }
 
 /// Checks the parts of one Envoy; whether there is nothing to mend.
@@ -125,7 +172,7 @@ pub fn check(documents: &[(String, String)]) -> Result<Vec<Finding>> {
 
 /// The name and the text of a file.
 fn read(file: &Path) -> Result<(String, String)> {
-    if file == Path::new("-") {
+    if file == Path::new(STDIN) {
         let text = io::read_to_string(io::stdin()).context("cannot read what is piped in")?;
         return Ok(("<stdin>".to_owned(), text));
     }
@@ -168,6 +215,24 @@ Each line names the place, what stands there, why it hurts, and what to write.
 
 Exit codes: 0 nothing to mend (notes do not count, nor warnings without --envoy), 1 something to
 mend, 2 a file could not be read or is something else.";
+
+const MIGRATE_HELP: &str = "\
+Changes documents of all versions that the reference picker had: names of the apiVersion and of
+plugins, parameters that belong to other plugins now, top-level keys that have another place,
+feature gates that are gone. The files may be those that `config check` takes, also with the
+document as a text inside. Only what is out of date is touched; comments, order and quotes stay.
+
+Prints a diff, and on stderr each change with its reason and what only a person can do.
+
+Examples:
+  cargo xtask config migrate values.yaml
+  cargo xtask config migrate --write values.yaml
+  cargo xtask config migrate --write - < old.yaml > new.yaml
+
+Exit codes: 0 nothing left to do, 1 something left for you, 2 a file could not be read or written.";
+
+/// The name of a file that stands for what is piped in.
+const STDIN: &str = "-";
 
 /// The exit code when something is to be mended.
 const FOUND: u8 = 1;

@@ -18,6 +18,16 @@ pub(super) struct Checked {
     pub(super) summaries: Vec<String>,
 }
 
+impl Checked {
+    /// How many findings have to be mended.
+    pub(super) fn mistakes(&self) -> usize {
+        let findings = self.findings.iter();
+        findings
+            .filter(|it| it.finding.level == Level::Error)
+            .count()
+    }
+}
+
 /// A finding with the line it is about.
 #[derive(Debug)]
 pub(super) struct Told {
@@ -377,18 +387,18 @@ plugins:
 
     #[test]
     fn a_text_inside_a_file_has_lines_of_its_own_and_says_where_it_stands() {
-        let inner = "plugins:\n- type: queue-scorer\n  weight: 2\n";
+        let inner = "kind: EndpointPickerConfig\nplugins:\n- type: queue-scorer\n  weight: 2\n";
         let block = format!("data:\n  a: |\n    {}", inner.replace('\n', "\n    "));
         let quoted = format!("data:\n  a: {inner:?}\n");
-        for (text, place) in [(block, "--> f:5"), (quoted, "--> in the text at f:2")] {
+        for (text, place) in [(block, "--> f:6"), (quoted, "--> in the text at f:2")] {
             let checked = check("f", &text).unwrap();
             let told = &checked.findings[0];
             let shown = told.finding.to_string();
             assert!(
-                shown.starts_with("f#data.a:3:3: error: plugins[0].weight: "),
+                shown.starts_with("f#data.a:4:3: error: plugins[0].weight: "),
                 "{shown}"
             );
-            let expected = format!("  3 |   weight: 2\n    |   ^\n  {place}");
+            let expected = format!("  4 |   weight: 2\n    |   ^\n  {place}");
             assert_eq!(told.excerpt, expected);
         }
     }

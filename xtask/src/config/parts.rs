@@ -39,6 +39,8 @@ pub(super) struct Outer {
     pub(super) text: Rc<Text>,
     /// The line of its first character there, from 1.
     pub(super) line: u64,
+    /// The column of its first character there, from 1.
+    pub(super) column: u64,
 }
 
 /// A document, as far as it can be read.
@@ -64,16 +66,17 @@ pub(super) fn parts(file: &str, text: &str) -> Vec<Part> {
         outer: None,
     });
     let mut parts = Vec::new();
-    collect(&text, &mut parts);
+    collect(&text, true, &mut parts);
     parts
 }
 
-fn collect(text: &Rc<Text>, parts: &mut Vec<Part>) {
-    let must_be_json = text.name.ends_with(".json");
+/// Collects the documents of a text; one that is not known to be the picker's has to say so.
+fn collect(text: &Rc<Text>, is_ours: bool, parts: &mut Vec<Part>) {
     let part = |document| Part {
         text: Rc::clone(text),
         document,
     };
+    let must_be_json = text.outer.is_none() && text.name.ends_with(".json");
     if must_be_json && serde_json::from_str::<IgnoredAny>(&text.text).is_err() {
         parts.push(part(Document::NotJson));
         return;
@@ -83,13 +86,18 @@ fn collect(text: &Rc<Text>, parts: &mut Vec<Part>) {
     for source in sources {
         let is_json = source.trim_ascii_start().starts_with('{');
         match Node::parse(&source) {
+            Err(_) if !is_ours => {}
             Err(_) if is_json => parts.push(part(Document::NotJson)),
             Err(error) => parts.push(part(Document::NotYaml(error))),
+            Ok(node) if is_ours && is_picker(&node) => {
+                parts.push(part(Document::EndpointPicker(node)));
+            }
+            Ok(node) if is_ours && is_filter(&node) => parts.push(part(Document::Filter(node))),
             Ok(node) => {
                 let before = parts.len();
                 find(&node, String::new(), text, parts);
-                let is_ours = !is_foreign(&node) && text.outer.is_none();
-                if parts.len() == before && is_alone && is_ours {
+                let is_file = text.outer.is_none() && !is_resource(&node);
+                if parts.len() == before && is_alone && is_file {
                     parts.push(part(Document::Filter(node)));
                 }
             }
@@ -121,12 +129,11 @@ fn split(text: &str) -> Vec<String> {
     documents
 }
 
-/// Finds documents of the picker at a value and below it.
+/// Finds documents of the picker at a value and below it, where much else may be.
 fn find(node: &Node, path: String, text: &Rc<Text>, parts: &mut Vec<Part>) {
-    let is_root = path.is_empty();
-    let found = if is_endpoint_picker(node) && (is_root || is_named(node)) {
+    let found = if says_what_it_is(node) {
         Some(Document::EndpointPicker(node.clone()))
-    } else if is_filter(node) {
+    } else if is_filter(node) && has_endpoints(node) {
         Some(Document::Filter(node.clone()))
     } else {
         None
@@ -147,28 +154,31 @@ fn find(node: &Node, path: String, text: &Rc<Text>, parts: &mut Vec<Part>) {
                 find(&field.node, field.path_in(&path), text, parts);
             }
         }
-        Kind::Text(inner) if text.outer.is_none() && is_about_us(inner, &path) => {
+        // A text in a text is nobody's configuration.
+        Kind::Text(inner) if text.outer.is_none() && inner.contains(':') => {
+            let is_ours = path.contains(HELM_KEY) || inner.lines().any(is_kind);
             let inner = Rc::new(Text {
                 name: format!("{}#{path}", text.name),
                 text: inner.clone(),
                 outer: Some(Outer {
                     text: Rc::clone(text),
                     line: node.line,
+                    column: node.column,
                 }),
             });
-            collect(&inner, parts);
+            collect(&inner, is_ours, parts);
         }
         _ => {}
     }
 }
 
 /// Whether the object is an `EndpointPickerConfig`, whatever mistakes it has.
-fn is_endpoint_picker(node: &Node) -> bool {
+fn is_picker(node: &Node) -> bool {
     let has = |key| node.get(key).is_some();
-    is_named(node) || (!has("pools") && KEYS.into_iter().any(has))
+    says_what_it_is(node) || (!has("pools") && KEYS.into_iter().any(has))
 }
 
-fn is_named(node: &Node) -> bool {
+fn says_what_it_is(node: &Node) -> bool {
     node.get("kind").and_then(Node::text) == Some(KIND)
 }
 
@@ -179,22 +189,23 @@ fn is_filter(node: &Node) -> bool {
     matches!(pools, Some(Kind::List(_))) || page == Some("page")
 }
 
-/// Whether the document is one of Kubernetes, or a list of such.
-fn is_foreign(node: &Node) -> bool {
+/// Whether a pool has endpoints, as pools of other things have not.
+fn has_endpoints(node: &Node) -> bool {
+    let pools = node.get("pools").map(|it| &it.kind);
+    matches!(pools, Some(Kind::List(pools)) if pools.iter().any(|it| it.get("endpoints").is_some()))
+}
+
+/// Whether the document is one of Kubernetes.
+fn is_resource(node: &Node) -> bool {
     ["apiVersion", "kind", "metadata"]
         .iter()
         .any(|key| node.get(key).is_some())
 }
 
-/// Whether a text inside a document is one of the picker, by where it stands or how it begins.
-fn is_about_us(text: &str, path: &str) -> bool {
-    let begins = |line: &str| {
-        let line = line.trim_start_matches(['"', '\'', '{', ' ']);
-        let key = line.split([':', '"', '\'']).next().unwrap_or_default();
-        let is_kind = key == "kind" && line.contains(KIND);
-        is_kind || key == "pools" || KEYS.contains(&key)
-    };
-    path.contains(HELM_KEY) || text.lines().any(begins)
+/// Whether the line says that the text is an `EndpointPickerConfig`.
+fn is_kind(line: &str) -> bool {
+    let words = line.split(|it: char| !it.is_ascii_alphanumeric());
+    words.filter(|word| !word.is_empty()).eq(["kind", KIND])
 }
 
 impl Field {
@@ -231,13 +242,16 @@ pub(super) fn nth_line(text: &str, line: u64) -> Option<&str> {
 /// What an `EndpointPickerConfig` says of itself.
 pub(super) const KIND: &str = "EndpointPickerConfig";
 
-/// The keys that only an `EndpointPickerConfig` has at its top.
-const KEYS: [&str; 5] = [
-    "plugins",
-    "schedulingProfiles",
-    "saturationDetector",
-    "requestHandler",
+/// The keys that an `EndpointPickerConfig` has at its top, and the filter's configuration has not.
+const KEYS: [&str; 8] = [
+    "dataLayer",
     "featureGates",
+    "flowControl",
+    "parser",
+    "plugins",
+    "requestHandler",
+    "saturationDetector",
+    "schedulingProfiles",
 ];
 
 /// The key in the values of the reference picker's charts below which its configuration stands.
@@ -297,7 +311,7 @@ mod tests {
     #[test]
     fn documents_stand_in_resources() {
         check(
-            "kind: ConfigMap\ndata:\n  a.yaml: |\n    # two\n    plugins: []\n  b: plugins are nice\n",
+            "kind: ConfigMap\ndata:\n  a.yaml: |\n    # two\n    kind: EndpointPickerConfig\n  b: |\n    plugins: [\n",
             &["f#data[\"a.yaml\"] picker 2"],
         );
         check(
@@ -308,8 +322,8 @@ mod tests {
             ],
         );
         check(
-            "kind: WasmPlugin\nspec:\n  pluginConfig:\n    pools:\n    - name: a\n",
-            &["f filter 4"],
+            "kind: WasmPlugin\nspec:\n  pools:\n  - name: a\n  pluginConfig:\n    pools:\n    - endpoints: []\n",
+            &["f filter 6"],
         );
         check(
             "kind: List\nitems:\n- config:\n    kind: EndpointPickerConfig\n- plugins: []\n",
@@ -329,10 +343,13 @@ mod tests {
     fn the_line_of_the_file_is_known_where_the_text_keeps_its_lines() {
         for (text, expected) in [
             (
-                "data:\n  a: |\n\n    # b\n    plugins: []\n",
+                "data:\n  a: |\n\n    # b\n    kind: EndpointPickerConfig\n",
                 [Some(4), Some(5)],
             ),
-            ("data:\n  a: \"# b\\nplugins: []\"\n", [None, None]),
+            (
+                "data:\n  a: \"# b\\nkind: EndpointPickerConfig\"\n",
+                [None, None],
+            ),
         ] {
             let parts = parts("f", text);
             let inner = &parts[0].text;
