@@ -9,6 +9,7 @@ pub mod checkpoint;
 pub mod codecs;
 pub mod config;
 pub mod config_struct;
+pub mod expression;
 mod fixtures;
 pub mod head;
 mod input;
@@ -113,6 +114,7 @@ targets! {
     codecs 8192 "compressed bodies, in every coding"
     config 4096 "configurations"
     config_struct 4096 "configurations as a serialized Struct"
+    expression 512 "expressions over the counts of an answer"
     head 512 "paths, hosts and other headers of requests"
     ledger 2048 "ledgers in shared data"
     load_report 512 "load reports in headers of responses"

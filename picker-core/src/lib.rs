@@ -15,6 +15,7 @@ mod block;
 mod bytes;
 mod cache_fit;
 mod candidate;
+mod cel;
 mod checkpoint;
 mod collector;
 mod config;
@@ -67,6 +68,7 @@ pub use adapter::AdapterFit;
 pub use block::{BLOCK_BYTES, BlockHash, HashSeed, PROMPT_BLOCKS_MAX};
 pub use cache_fit::CacheFit;
 pub use candidate::{Candidate, Context};
+pub use cel::{Expression, ExpressionError, ExpressionFault, UsageReport};
 pub use collector::{Collector, PERIOD_MAX, PoolScrape};
 pub use config::{
     AddressFault, CONFIG_ERRORS_MAX, CacheConfig, Cause, Config, ConfigError, ConfigWarning,
