@@ -252,6 +252,25 @@ async fn salt_and_model_keep_caches_apart_and_strict_servers_know_their_models()
 }
 
 #[tokio::test]
+async fn an_adapter_is_loaded_again_when_others_took_its_slot() {
+    let options = ServerOptions {
+        max_loras: Some(2),
+        ..ServerOptions::default()
+    };
+    let server = start(options).await;
+    let names = ["a", "b", "a", "c", "a", "b"];
+    let bodies = names.map(|name| {
+        let mut body = chat("hello", 1);
+        body["model"] = json!(name);
+        body
+    });
+    chats(server.address(), &bodies).await;
+    let (_, state) = get(server.address(), "/sim/state").await;
+    let state: Value = serde_json::from_str(&state).unwrap();
+    assert_eq!(state["adapter_loads"], 4);
+}
+
+#[tokio::test]
 async fn what_cannot_be_served_is_refused_in_the_shape_of_the_real_server() {
     let server = start(ServerOptions {
         max_model_len: Some(100),

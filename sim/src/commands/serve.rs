@@ -27,6 +27,12 @@ pub(crate) struct Args {
     /// A LoRA adapter, with a cache of its own; may be repeated.
     #[arg(long = "adapter", value_name = "NAME")]
     adapters: Vec<String>,
+    /// Slots for adapters: so many stay in memory and run at once [default: any number].
+    #[arg(long, value_name = "N")]
+    max_loras: Option<usize>,
+    /// How many milliseconds it takes to load an adapter that is not in memory.
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    adapter_load_ms: u64,
     /// Answer 404 to models that are not named here, instead of taking them for adapters.
     #[arg(long)]
     strict_models: bool,
@@ -107,19 +113,22 @@ fn options(args: Args) -> anyhow::Result<ServerOptions> {
     faults
         .set_requests(&args.fault_requests)
         .context("--fault-requests")?;
+    let mut profile = Profile::named(&args.profile).context("no such profile")?;
+    profile.adapter_load = Duration::from_millis(args.adapter_load_ms);
     Ok(ServerOptions {
         listen: args.listen,
         model: args.model,
         aliases: args.aliases,
         adapters: args.adapters,
         strict_models: args.strict_models,
-        profile: Profile::named(&args.profile).context("no such profile")?,
+        profile,
         time_scale: args.time_scale,
         num_gpu_blocks: args.num_gpu_blocks,
         usable_blocks: args.usable_blocks,
         max_num_seqs: args.max_num_seqs,
         max_num_batched_tokens: args.max_num_batched_tokens,
         max_model_len: args.max_model_len,
+        max_loras: args.max_loras,
         prefix_caching: !args.no_prefix_caching,
         prompt_tokens_details: !args.no_prompt_tokens_details,
         accept_unknown: args.accept_unknown,

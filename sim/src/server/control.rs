@@ -114,6 +114,7 @@ fn state(shared: &Shared) -> Value {
         "waiting": stats.waiting,
         "kv_usage": stats.kv_usage,
         "preemptions": stats.engine.preemptions,
+        "adapter_loads": stats.adapter_loads,
     })
 }
 

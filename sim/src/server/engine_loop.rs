@@ -87,6 +87,8 @@ struct EngineLoop {
     engine: Engine,
     requests: HashMap<RequestId, InFlight>,
     by_ticket: HashMap<u64, RequestId>,
+    /// The engine's number of each adapter that was asked for.
+    adapters: HashMap<String, u32>,
     arrivals: u64,
     /// What clients learn when the running step ends.
     samples: Vec<Sample>,
@@ -109,6 +111,7 @@ impl EngineLoop {
             engine,
             requests: HashMap::new(),
             by_ticket: HashMap::new(),
+            adapters: HashMap::new(),
             arrivals: 0,
             samples: Vec::new(),
             step_tokens: 0,
@@ -128,8 +131,10 @@ impl EngineLoop {
     }
 
     fn submit(&mut self, mut submission: Submission) {
+        let adapter = submission.adapter.as_deref();
         let request = Request {
             arrival: self.arrivals,
+            adapter: adapter.map(|name| self.adapter_number(name)),
             ..std::mem::take(&mut submission.request)
         };
         self.arrivals += 1;
@@ -145,6 +150,11 @@ impl EngineLoop {
         self.requests.insert(id, in_flight);
     }
 
+    fn adapter_number(&mut self, name: &str) -> u32 {
+        let next = self.adapters.len() as u32;
+        *self.adapters.entry(name.to_owned()).or_insert(next)
+    }
+
     fn abort(&mut self, ticket: u64) {
         let Some(id) = self.by_ticket.remove(&ticket) else {
             return;
@@ -158,7 +168,11 @@ impl EngineLoop {
     /// Begins a step and returns how long it takes.
     fn start_step(&mut self) -> Duration {
         let step = self.engine.step();
-        let duration = self.shared.options.profile.step_time.duration(&step.work);
+        let profile = &self.shared.options.profile;
+        let loaded = step.work.adapters_loaded;
+        let duration =
+            profile.step_time.duration(&step.work) + profile.adapter_load * loaded as u32;
+        self.shared.stats().adapter_loads += loaded as u64;
         self.samples.clone_from(&step.sampled);
         self.step_tokens = step.work.tokens;
         let now = Instant::now();

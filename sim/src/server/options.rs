@@ -37,6 +37,8 @@ pub struct ServerOptions {
     pub max_num_batched_tokens: Option<usize>,
     /// Most tokens of a request, prompt and output together.
     pub max_model_len: Option<usize>,
+    /// Adapters that stay in memory, and whose requests run at once; any number unless set.
+    pub max_loras: Option<usize>,
     /// Whether blocks are kept by their content.
     pub prefix_caching: bool,
     /// Whether `usage` tells how many tokens came from the cache.
@@ -66,6 +68,7 @@ impl Default for ServerOptions {
             max_num_seqs: None,
             max_num_batched_tokens: None,
             max_model_len: None,
+            max_loras: None,
             prefix_caching: true,
             prompt_tokens_details: true,
             accept_unknown: false,
@@ -99,6 +102,7 @@ impl ServerOptions {
                 .unwrap_or(profile.max_model_len)
                 .clamp(2, room),
             prefix_caching: self.prefix_caching,
+            max_adapters: self.max_loras.unwrap_or(profile.max_adapters),
             ..profile.clone()
         }
     }

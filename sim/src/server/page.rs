@@ -17,7 +17,7 @@ pub(super) fn metrics_page(options: &ServerOptions, stats: &Stats) -> String {
     page.gauges();
     page.counters();
     page.histograms();
-    if !options.adapters.is_empty() {
+    if !options.adapters.is_empty() || options.max_loras.is_some() {
         page.adapters(options);
     }
     page.cache_config(options);
@@ -185,9 +185,12 @@ impl Page<'_> {
             "Adapters with requests, and when that was so.",
         );
         let adapters = &self.stats.adapters;
+        let slots = match options.engine().max_adapters {
+            0 => options.adapters.len(),
+            slots => slots,
+        };
         let labels = format!(
-            "max_lora=\"{}\",running_lora_adapters=\"{}\",waiting_lora_adapters=\"{}\"",
-            options.adapters.len(),
+            "max_lora=\"{slots}\",running_lora_adapters=\"{}\",waiting_lora_adapters=\"{}\"",
             escape(&adapters.running.join(",")),
             escape(&adapters.waiting.join(","))
         );
@@ -380,6 +383,7 @@ mod tests {
         let (options, mut stats) = idle();
         let options = ServerOptions {
             adapters: vec!["a\"".to_owned()],
+            max_loras: Some(4),
             ..options
         };
         stats.adapters.running = vec!["a\"".to_owned()];
@@ -390,7 +394,7 @@ mod tests {
             .unwrap();
         assert_eq!(
             line,
-            "vllm:lora_requests_info{max_lora=\"1\",running_lora_adapters=\"a\\\"\",\
+            "vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"a\\\"\",\
              waiting_lora_adapters=\"\"} 1.79598611003e+09"
         );
     }

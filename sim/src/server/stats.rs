@@ -29,6 +29,8 @@ pub(super) struct Stats {
     pub(super) finished: u64,
     pub(super) aborted: u64,
     pub(super) adapters: Adapters,
+    /// How often an adapter was brought into memory.
+    pub(super) adapter_loads: u64,
     pub(super) step_tokens: Histogram,
     pub(super) first_token: Histogram,
     pub(super) inter_token: Histogram,
@@ -75,6 +77,7 @@ impl Stats {
                 waiting: Vec::new(),
                 at: started,
             },
+            adapter_loads: 0,
             step_tokens: Histogram::new(STEP_TOKENS),
             first_token: Histogram::new(FIRST_TOKEN),
             inter_token: Histogram::new(INTER_TOKEN),
