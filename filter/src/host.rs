@@ -197,10 +197,15 @@ pub(crate) fn request_header(name: &str) -> Option<String> {
 
 /// Sets a request header, in place of all of that name.
 pub(crate) fn set_request_header(name: &str, value: &str) -> Result<(), HostError> {
+    set_header(Headers::Request, name, value)
+}
+
+/// Sets a header, in place of all of that name.
+pub(crate) fn set_header(headers: Headers, name: &str, value: &str) -> Result<(), HostError> {
     // SAFETY: the host copies the slices before it returns.
     result(unsafe {
         proxy_replace_header_map_value(
-            Headers::Request as u32,
+            headers as u32,
             name.as_ptr(),
             name.len(),
             value.as_ptr(),

@@ -146,6 +146,11 @@ impl HttpContext for Stream {
         if let Some(Ok(report)) = report.map(LoadReport::parse) {
             pool.pool.on_load_report(&sent.ticket, report, host::now());
         }
+        for (name, value) in pool.pool.answer_headers(&sent.ticket) {
+            if let Err(error) = host::set_header(Headers::Response, &name, &value) {
+                log::error!("picker: the host refused the header {name}: {error:?}");
+            }
+        }
         sent.has_ended = ends;
         let kind = ResponseKind::of_headers(media_type, encoding);
         let is_coded = kind == ResponseKind::Coded;

@@ -1,8 +1,8 @@
 //! What the streams of one root share: its pools.
 
 use picker_core::{
-    Affirmed, Config, Draws, HashSeed, Pool, PoolConfig, PoolOptions, Snapshot, Span, Stat,
-    Timestamp, Troubles, affirm,
+    Affirmed, Config, Draws, HashSeed, Pool, PoolConfig, PoolOptions, SessionKey, Snapshot, Span,
+    Stat, Timestamp, Troubles, affirm,
 };
 
 use crate::host::{self, Host};
@@ -36,7 +36,7 @@ impl Worker {
         let pools = config
             .pools
             .iter()
-            .map(|pool| WorkerPool::new(pool, owner))
+            .map(|pool| WorkerPool::new(pool, config.session_key, owner))
             .collect();
         let draws = Draws::new(host::random());
         let mut asked: Vec<String> = config
@@ -76,13 +76,14 @@ impl Worker {
 }
 
 impl WorkerPool {
-    fn new(config: &PoolConfig, owner: u64) -> Self {
+    fn new(config: &PoolConfig, session_key: Option<SessionKey>, owner: u64) -> Self {
         let options = PoolOptions {
             name: config.name.clone(),
             plan: config.plan.clone(),
             labels: config.labels(),
             staleness_threshold: config.scrape.staleness_threshold,
             capacity_tokens: config.cache.capacity_tokens,
+            session_key,
         };
         let addresses = config.endpoints.iter().map(|endpoint| endpoint.address);
         Self {

@@ -20,6 +20,7 @@ pub mod registry;
 pub mod request;
 pub mod response;
 pub mod ring;
+pub mod sessions;
 pub mod snapshot;
 mod workers;
 
@@ -123,6 +124,7 @@ targets! {
     request 4096 "request bodies, of every API"
     response 4096 "response bodies, of every kind"
     ring 4096 "ring entries in shared data"
+    sessions 2048 "sessions in shared data"
     snapshot 2048 "snapshots in shared data"
 }
 

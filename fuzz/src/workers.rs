@@ -23,6 +23,7 @@ pub(crate) fn worker(owner: u64) -> Pool {
         labels: Vec::new(),
         staleness_threshold: Span::from_millis(2000),
         capacity_tokens: None,
+        ..PoolOptions::default()
     };
     Pool::new(options, snapshot(), owner)
 }

@@ -2,12 +2,13 @@
 
 use alloc::string::String;
 
-use crate::BlockHash;
 use crate::adapter::AdapterFit;
 use crate::ledger::Load;
 use crate::request::Request;
+use crate::session::Affinity;
 use crate::snapshot::EndpointState;
 use crate::twin::Held;
+use crate::{BlockHash, EndpointId};
 
 /// An endpoint during one decision.
 #[derive(Clone, Copy)]
@@ -50,6 +51,8 @@ pub struct Context<'a> {
     pub output_tokens: f64,
     /// What requests that belong together have in common, when that is known.
     pub group: Option<BlockHash>,
+    /// The endpoints of those who come back, by the plugin that knows them.
+    pub pinned: &'a [(&'a Affinity, EndpointId)],
 }
 
 impl<'a> Candidate<'a> {
@@ -122,11 +125,18 @@ impl<'a> Context<'a> {
             block_tokens: 64.0,
             output_tokens: 128.0,
             group: None,
+            pinned: &[],
         }
     }
 }
 
 impl Context<'_> {
+    /// The endpoint to which `affinity` would send the request; not always a candidate.
+    pub fn pinned_by(&self, affinity: &Affinity) -> Option<EndpointId> {
+        let pinned = self.pinned.iter().find(|(it, _)| *it == affinity);
+        pinned.map(|(_, endpoint)| *endpoint)
+    }
+
     /// Prompt tokens that `candidate` would have to compute.
     ///
     /// An engine computes at least the last token, and matches whole blocks of its own only.

@@ -29,6 +29,7 @@ use crate::endpoint::Address;
 use crate::engine::EngineKind;
 use crate::plan::Plan;
 use crate::pool::Labels;
+use crate::session::SessionKey;
 use crate::time::Span;
 
 pub use error::{AddressFault, Cause, ConfigError, ConfigWarning, Wanted};
@@ -56,6 +57,8 @@ pub struct Config {
     pub destination: Destination,
     /// Where the APIs are mounted.
     pub paths: Paths,
+    /// The key of session tokens, where all Envoys are to have the same.
+    pub session_key: Option<SessionKey>,
     /// Whether a request whose body cannot be read is refused instead of routed by load.
     pub strict: bool,
     /// What was read differently from what is written.
@@ -272,7 +275,7 @@ fn tree(bytes: &[u8]) -> Result<Value, Cause> {
 fn role(root: &mut Object<'_>) -> Role {
     if let Some(serve) = root.key("serve") {
         serve.choice("role", &[("page", ())]);
-        for key in ["pools", "destination", "paths", "strict"] {
+        for key in ["pools", "destination", "paths", "sessionKey", "strict"] {
             if let Some(other) = root.key(key) {
                 other.fail(Cause::BesidePage);
             }
@@ -288,12 +291,27 @@ fn role(root: &mut Object<'_>) -> Role {
                 .texts_if_given("admin", ADMIN_PATHS_MAX, Wanted::Path, is_path)
                 .unwrap_or_else(|| admin::PATHS.map(String::from).to_vec()),
         }),
+        session_key: root.key("sessionKey").and_then(|it| session_key(&it)),
         strict: root
             .key("strict")
             .and_then(|it| it.boolean())
             .unwrap_or_default(),
         warnings: Vec::new(),
     }))
+}
+
+/// The key that a text stands for.
+fn session_key(node: &Node<'_>) -> Option<SessionKey> {
+    let text = node.text()?;
+    if !(SESSION_KEY_BYTES_MIN..=TEXT_BYTES_MAX).contains(&text.len()) {
+        // A secret is not repeated.
+        node.fail(Cause::told(
+            "the key of session tokens is too short to be a secret, or too long".into(),
+            alloc::format!("draw one of {SESSION_KEY_BYTES_MIN} to {TEXT_BYTES_MAX} bytes"),
+        ));
+        return None;
+    }
+    Some(SessionKey::new(text))
 }
 
 fn destination(section: &mut Object<'_>) -> Destination {
@@ -407,6 +425,9 @@ const DESTINATION_HEADER: &str = "x-gateway-destination-endpoint";
 
 /// The version of the `picker` document.
 const PICKER_API_VERSION: &str = "llm-d.ai/v1alpha1";
+
+/// Bytes of the shortest key: 16 random letters and digits are some 95 bits.
+const SESSION_KEY_BYTES_MIN: usize = 16;
 
 /// How a mistake in the document as a whole is addressed.
 const ROOT: &str = "configuration";

@@ -5,6 +5,7 @@ mod labels;
 use alloc::vec::Vec;
 
 use crate::candidate::Context;
+use crate::session::Affinity;
 pub use labels::{LabelSelector, Requirement};
 
 /// A condition on candidates, named as in the reference picker's configuration.
@@ -12,6 +13,8 @@ pub use labels::{LabelSelector, Requirement};
 pub enum Filter {
     /// `label-selector-filter`, `by-label` and the filters by role: the labels fit.
     Labels(LabelSelector),
+    /// `session-affinity-filter`: the endpoint of those who come back, where it is one of them.
+    Session(Affinity),
 }
 
 impl Filter {
@@ -22,6 +25,24 @@ impl Filter {
                 let candidate = cx.candidates.get(*place);
                 candidate.is_some_and(|it| selector.fits(it.labels))
             }),
+            Self::Session(affinity) => {
+                let home = cx.pinned_by(affinity);
+                let is_home = |place: &&usize| {
+                    let candidate = cx.candidates.get(**place);
+                    candidate.is_some_and(|it| Some(it.endpoint.id) == home)
+                };
+                if let Some(home) = kept.iter().find(is_home).copied() {
+                    *kept = [home].into();
+                }
+            }
+        }
+    }
+
+    /// How it sends those who come back to their endpoint, if it does.
+    pub(crate) fn affinity(&self) -> Option<&Affinity> {
+        match self {
+            Self::Session(affinity) => Some(affinity),
+            Self::Labels(_) => None,
         }
     }
 

@@ -6,8 +6,11 @@ use alloc::vec::Vec;
 
 use serde_json::Value;
 
+use crate::filter::Filter;
 use crate::handler::Handler;
+use crate::identity::Identity;
 use crate::profile::Profile;
+use crate::session::Affinity;
 
 /// What an `EndpointPickerConfig` says, ready to run.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,6 +21,8 @@ pub struct Plan {
     pub profiles: Vec<Profile>,
     /// The names, in lower case, of request headers that plugins read.
     pub headers: Vec<String>,
+    /// What plugins say of requests.
+    pub identities: Vec<Identity>,
     /// The document with every default filled in.
     pub document: Value,
 }
@@ -29,8 +34,18 @@ impl Plan {
             handler: Handler::Single,
             profiles: vec![profile],
             headers: Vec::new(),
+            identities: Vec::new(),
             document: Value::Null,
         }
+    }
+
+    /// Ways in which its profiles send those who come back to their endpoint.
+    pub(crate) fn affinities(&self) -> impl Iterator<Item = &Affinity> {
+        self.profiles.iter().flat_map(|profile| {
+            let filters = profile.filters.iter().filter_map(Filter::affinity);
+            let scorers = profile.scorers.iter();
+            filters.chain(scorers.filter_map(|it| it.scorer.affinity()))
+        })
     }
 }
 

@@ -1,10 +1,13 @@
 //! One pool as one worker sees it: what is known of its endpoints, and the decision.
 
 mod decide;
+mod sessions;
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use self::decide::{Decision, Known};
 use crate::adapter::ListedAdapters;
 use crate::draw::Draws;
 use crate::health::Verdict;
@@ -17,6 +20,7 @@ use crate::replica::{Fit, Replica};
 use crate::request::Request;
 use crate::ring::{Done, Entry, Judged};
 use crate::served::Served;
+use crate::session::{SessionKey, Sessions};
 use crate::shared::SharedData;
 use crate::snapshot::{EndpointState, Snapshot, View};
 use crate::tally::{Tally, WRITES_MAX};
@@ -25,6 +29,7 @@ use crate::twin::Twins;
 use crate::{Address, BlockHash, EndpointId, Span, Timestamp};
 
 /// What a pool needs to know besides its endpoints.
+#[derive(Default)]
 pub struct PoolOptions {
     /// The name, part of every key of its shared state.
     pub name: String,
@@ -36,6 +41,8 @@ pub struct PoolOptions {
     pub staleness_threshold: Span,
     /// The cache of every endpoint in tokens; `None` to believe the endpoint's page.
     pub capacity_tokens: Option<u64>,
+    /// The key of session tokens; `None` for one that this Envoy process draws.
+    pub session_key: Option<SessionKey>,
 }
 
 /// Labels of an endpoint by name.
@@ -55,6 +62,8 @@ pub struct Pool {
     means: Means,
     served: Served,
     pace: Pace,
+    /// Where the plan has a use for sessions.
+    sessions: Option<Box<Sessions>>,
 }
 
 impl Pool {
@@ -72,6 +81,7 @@ impl Pool {
             means: Means::default(),
             served: Served::default(),
             pace: Pace::default(),
+            sessions: Sessions::new(name, &options.plan, options.session_key),
             options,
         };
         pool.follow_view();
@@ -90,15 +100,17 @@ impl Pool {
         now: Timestamp,
     ) -> Result<Pick, Refusal> {
         self.catch_up(shared, now);
-        let held = self.held(request);
-        let adapter = self.adapters.needed_by(request);
-        let mut pick = None;
+        let mut known = self.known(request);
+        known.pins = self.pins(shared, request, draws, now);
+        let mut decision = None;
         for attempt in 0..WRITES_MAX {
             let version = self.tally.read(shared);
-            if attempt < DECISIONS_MAX || pick.is_none() {
-                pick = Some(self.decide((request, adapter), &held, draws, now)?);
+            if attempt < DECISIONS_MAX || decision.is_none() {
+                decision = Some(self.decide(&known, draws, now)?);
             }
-            let Some(pick) = &pick else { break };
+            let Some(Decision { pick, .. }) = &decision else {
+                break;
+            };
             let load = self.tally.load_mut(pick.endpoint);
             let before = *load;
             load.add(pick.load());
@@ -107,9 +119,10 @@ impl Pool {
             }
             *self.tally.load_mut(pick.endpoint) = before;
         }
-        let mut pick = pick.ok_or(Refusal::NoEndpoint)?;
-        self.place(shared, (request, adapter), &mut pick);
-        Ok(pick)
+        let mut decision = decision.ok_or(Refusal::NoEndpoint)?;
+        self.bind(shared, &known, &decision, now);
+        self.place(shared, &known, &mut decision.pick);
+        Ok(decision.pick)
     }
 
     /// Where `request` would go by what this worker knows already, without sending it: a decision
@@ -122,8 +135,8 @@ impl Pool {
         draws: &mut Draws,
         now: Timestamp,
     ) -> Result<Pick, Refusal> {
-        let adapter = self.adapters.needed_by(request);
-        self.decide((request, adapter), &self.held(request), draws, now)
+        let decision = self.decide(&self.known(request), draws, now)?;
+        Ok(decision.pick)
     }
 
     /// The endpoint has begun to answer: its prefill is done.
@@ -142,7 +155,9 @@ impl Pool {
     /// always at first, after a surprise and where a good answer would forgive failures, else now
     /// and then.
     pub fn asks_who_serves(&mut self, ticket: &Ticket) -> bool {
-        self.served.is_asked() || ticket.endpoint.is_some_and(|it| self.may_forgive(it))
+        self.has_tokens()
+            || self.served.is_asked()
+            || ticket.endpoint.is_some_and(|it| self.may_forgive(it))
     }
 
     fn may_forgive(&self, endpoint: EndpointId) -> bool {
@@ -350,6 +365,9 @@ impl Pool {
             place.ok()
         };
         self.labelled = endpoints.iter().map(labelled).collect();
+        if let Some(sessions) = &mut self.sessions {
+            sessions.follow(endpoints);
+        }
     }
 
     /// The labels of the endpoint at this place of the view.
@@ -383,15 +401,11 @@ impl Pool {
 
     /// Tells all workers that the picked endpoint holds the request's prompts from now on, and its
     /// adapter.
-    fn place(
-        &mut self,
-        shared: &impl SharedData,
-        (request, adapter): (&Request, Option<u64>),
-        pick: &mut Pick,
-    ) {
+    fn place(&mut self, shared: &impl SharedData, known: &Known<'_>, pick: &mut Pick) {
         let (endpoint, owner) = (pick.endpoint, self.tally.owner());
-        let mut adapter = adapter;
-        let mut chains: Vec<&[BlockHash]> = request
+        let mut adapter = known.adapter;
+        let mut chains: Vec<&[BlockHash]> = known
+            .request
             .prompts
             .iter()
             .map(|prompt| prompt.blocks.as_slice())

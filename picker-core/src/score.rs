@@ -4,8 +4,10 @@ mod kv_cache;
 mod least_cost;
 mod prefix;
 mod queue;
+mod session;
 
 use crate::candidate::Context;
+use crate::session::Affinity;
 pub use least_cost::LeastCost;
 
 /// A preference in `0.0..=1.0`; more is better. Never NaN, so scores are totally ordered.
@@ -40,6 +42,8 @@ pub enum ScorerKind {
     Prefix,
     /// `queue-scorer`: a shorter queue is better.
     Queue,
+    /// `session-affinity-scorer`: the endpoint of those who come back is better.
+    Session(Affinity),
 }
 
 impl ScorerKind {
@@ -50,6 +54,15 @@ impl ScorerKind {
             Self::LeastCost(rule) => rule.score(cx, scores),
             Self::Prefix => prefix::score(cx, scores),
             Self::Queue => queue::score(cx, scores),
+            Self::Session(affinity) => session::score(affinity, cx, scores),
+        }
+    }
+
+    /// How it sends those who come back to their endpoint, if it does.
+    pub(crate) fn affinity(&self) -> Option<&Affinity> {
+        match self {
+            Self::Session(affinity) => Some(affinity),
+            _ => None,
         }
     }
 }
@@ -116,6 +129,7 @@ mod tests {
             block_tokens: 64.0,
             output_tokens: 128.0,
             group: None,
+            pinned: &[],
         };
         scorer.score(&cx, &mut scores);
         let scores: Vec<f64> = scores.iter().map(|score| score.value()).collect();

@@ -20,6 +20,8 @@ pub struct Ticket {
     pub(crate) placed: Vec<u64>,
     /// The endpoint it is counted for; `None` once it has ended.
     pub(crate) endpoint: Option<EndpointId>,
+    /// The endpoint that computes its prompts, where that is another.
+    pub(crate) prefill: Option<EndpointId>,
 }
 
 /// What is known of an answer when it has ended.

@@ -32,6 +32,7 @@ fn pool(shared: &LocalData, plan: Plan) -> Pool {
         labels: Vec::new(),
         staleness_threshold: Span::from_millis(2_000),
         capacity_tokens: None,
+        ..PoolOptions::default()
     };
     Pool::new(options, Snapshot::unknown(addresses), 1)
 }

@@ -130,6 +130,7 @@ fn what_several_workers_count_at_once_adds_up() {
                     labels: Vec::new(),
                     staleness_threshold: Span(0),
                     capacity_tokens: None,
+                    ..PoolOptions::default()
                 };
                 let mut pool = Pool::new(options, Snapshot::unknown(addresses()), owner);
                 let mut draws = Draws::new(owner);

@@ -5,6 +5,7 @@
 mod others;
 mod pickers;
 mod scorers;
+mod sessions;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,6 +13,7 @@ use alloc::vec::Vec;
 use super::table::{Parameter, Unfit, Values};
 use crate::filter::Filter;
 use crate::handler::Handler;
+use crate::identity::Source;
 use crate::picker::Picker;
 use crate::score::ScorerKind;
 
@@ -57,6 +59,17 @@ pub(super) struct Roles {
     pub(super) part: Option<Part>,
     /// Names of request headers that it reads.
     pub(super) headers: Vec<String>,
+    /// What it says of requests.
+    pub(super) says: Option<Said>,
+}
+
+/// What a plugin says of requests.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Said {
+    /// What it is called.
+    pub(super) attribute: &'static str,
+    /// Where it is found; the first that is there counts.
+    pub(super) sources: Vec<Source>,
 }
 
 /// A part of the document that plugins may be given for.
@@ -93,9 +106,14 @@ pub(super) fn plugin_type(name: &str) -> Option<&'static PluginType> {
 
 /// Every plugin type.
 pub(super) fn all() -> impl Iterator<Item = &'static PluginType> {
-    [scorers::TYPES, pickers::TYPES, others::TYPES]
-        .into_iter()
-        .flatten()
+    [
+        scorers::TYPES,
+        pickers::TYPES,
+        sessions::TYPES,
+        others::TYPES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Why a plugin type that people have cannot work here, and what does in its place.

@@ -404,8 +404,11 @@ impl<'a> Object<'a> {
         self.report.fail(&self.path, cause);
     }
 
+    /// `key` may be several with dots between them, one below the other.
     pub(super) fn fail_at(&self, key: &str, cause: Cause) {
-        self.report.fail(&self.path_of(key), cause);
+        let keys = key.split('.');
+        let path = keys.fold(self.path.clone(), |path, key| path_below(&path, key));
+        self.report.fail(&path, cause);
     }
 
     fn refuse_the_rest(&self) {
@@ -418,15 +421,19 @@ impl<'a> Object<'a> {
     }
 
     fn path_of(&self, key: &str) -> String {
-        let is_plain = !key.is_empty()
-            && key
-                .bytes()
-                .all(|it| it.is_ascii_alphanumeric() || it == b'_');
-        match (self.path.as_str(), is_plain) {
-            ("", true) => key.to_string(),
-            (path, true) => format!("{path}.{key}"),
-            (path, false) => format!("{path}[{key:?}]"),
-        }
+        path_below(&self.path, key)
+    }
+}
+
+fn path_below(path: &str, key: &str) -> String {
+    let is_plain = !key.is_empty()
+        && key
+            .bytes()
+            .all(|it| it.is_ascii_alphanumeric() || it == b'_');
+    match (path, is_plain) {
+        ("", true) => key.to_string(),
+        (path, true) => format!("{path}.{key}"),
+        (path, false) => format!("{path}[{key:?}]"),
     }
 }
 

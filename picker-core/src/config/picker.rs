@@ -54,9 +54,15 @@ pub(super) fn document(document: &mut Object<'_>) -> Plan {
         document.warn_at("flowControl", ConfigWarning::gate_off);
     }
     plugins.add_producers();
+    let identities = plugins.identities();
+    let unsaid = plugins.unsaid(&identities);
+    if let Some(unsaid) = unsaid {
+        document.fail_at("plugins", unsaid);
+    }
     Plan {
         handler: plugins.handler(),
         headers: plugins.headers(),
+        identities,
         document: effective(&gates, &plugins, &profiles.document, parts),
         profiles: profiles.profiles,
     }
@@ -156,4 +162,4 @@ const GATES_MAX: usize = 16;
 pub(super) const OLD_API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,4 +1,5 @@
-//! A configuration as JSON with every default filled in; it reads back as the same configuration.
+//! A configuration as JSON with every default filled in; it reads back as the same configuration,
+//! but for the key of session tokens, which is a secret.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,7 +12,8 @@ use super::{Config, Destination, EndpointConfig, Match, PoolConfig, ScrapeConfig
 use crate::time::Span;
 
 impl Config {
-    /// The configuration in effect as JSON, indented.
+    /// The configuration in effect as JSON, indented; without the key of session tokens, which is a
+    /// secret.
     pub fn to_json(&self) -> String {
         let pools: Vec<Value> = self.pools.iter().map(pool).collect();
         let destination = match &self.destination {

@@ -133,6 +133,7 @@ fn changes() -> Vec<(&'static str, Value)> {
         ("destination/header", json!("x-endpoint")),
         ("paths/prefixes", json!(["/openai"])),
         ("paths/admin", json!([])),
+        ("sessionKey", json!("0123456789abcdef")),
         ("strict", json!(true)),
     ]
 }
@@ -152,7 +153,9 @@ fn every_key_changes_something() {
     let plain = effective(&with_pool(json!({})));
     for (path, value) in changes() {
         let key = path.rsplit('/').next().unwrap();
-        if path.starts_with("pools/picker") && mute.contains(&key) {
+        // A secret is not shown.
+        let is_mute = path.starts_with("pools/picker") && mute.contains(&key);
+        if is_mute || key == "sessionKey" {
             continue;
         }
         let mut document = with_pool(json!({}));
@@ -389,6 +392,34 @@ fn a_mistake_says_where_what_and_how_to_put_it_right() {
              Fix: write a path that begins with / and has no query, like /metrics.",
         ],
     );
+}
+
+#[test]
+fn a_session_key_is_long_enough_and_never_shown() {
+    let document = |key: &str| {
+        let mut document = with_pool(json!({}));
+        document["sessionKey"] = key.into();
+        document
+    };
+    let key = |key: &str| config(&document(key)).session_key;
+    let longest = "k".repeat(TEXT_BYTES_MAX);
+    assert_eq!(config(&with_pool(json!({}))).session_key, None);
+    assert_eq!(key(&longest), Some(SessionKey::new(&longest)));
+    assert_ne!(key("0123456789abcdef"), key("0123456789abcdeg"));
+    assert!(
+        !effective(&document("0123456789abcdef"))
+            .to_string()
+            .contains("0123")
+    );
+    for text in ["", "0123456789abcde", &format!("{longest}k")] {
+        check(
+            &document(text),
+            &[
+                "sessionKey: the key of session tokens is too short to be a secret, or too long. \
+                 Fix: draw one of 16 to 1024 bytes.",
+            ],
+        );
+    }
 }
 
 #[test]

@@ -8,19 +8,40 @@ use crate::candidate::{Candidate, Context};
 use crate::draw::Draws;
 use crate::refusal::Refusal;
 use crate::request::Request;
+use crate::session::Pin;
 use crate::ticket::{Pick, Ticket};
 use crate::twin::Held;
 use crate::{EndpointId, Timestamp};
 
+/// What is looked up once for a request, however often it is decided.
+pub(super) struct Known<'r> {
+    pub(super) request: &'r Request,
+    /// The adapter that it needs.
+    pub(super) adapter: Option<u64>,
+    /// What each endpoint holds of its prompts, in the order of the snapshot.
+    pub(super) held: Vec<Held>,
+    /// What is known of its sessions.
+    pub(super) pins: Vec<Pin>,
+}
+
+/// What was decided.
+pub(super) struct Decision {
+    pub(super) pick: Pick,
+    /// The endpoints that could have been chosen, where sessions are kept.
+    pub(super) considered: Vec<EndpointId>,
+}
+
 impl Pool {
     pub(super) fn decide(
         &self,
-        (request, adapter): (&Request, Option<u64>),
-        held: &[Held],
+        known: &Known<'_>,
         draws: &mut Draws,
         now: Timestamp,
-    ) -> Result<Pick, Refusal> {
-        let candidates = self.candidates(adapter, held, now);
+    ) -> Result<Decision, Refusal> {
+        let request = known.request;
+        let candidates = self.candidates(known, now);
+        let sessions = self.sessions.as_deref();
+        let pinned = sessions.map_or_else(Vec::new, |it| it.pinned(&known.pins));
         let bytes: u64 = request.prompts.iter().map(|prompt| prompt.bytes).sum();
         let blocks = request.prompts.iter().map(|prompt| prompt.blocks.len());
         let cx = Context {
@@ -33,6 +54,7 @@ impl Pool {
                 self.means.output_tokens.min(cap as f64)
             }),
             group: request.group,
+            pinned: &pinned,
         };
         let plan = &self.options.plan;
         let outcome = plan.handler.run(plan, &cx, draws)?;
@@ -43,7 +65,10 @@ impl Pool {
         let missing = cx.missing_tokens(best);
         let matched_tokens = cx.prompt_tokens.saturating_sub(missing);
         let prefill_tokens = u32::try_from(missing).unwrap_or(u32::MAX);
-        Ok(Pick {
+        let id_at = |place: usize| candidates.get(place).map(|it| it.endpoint.id);
+        let considered = outcome.ranked.totals.iter();
+        let considered = considered.filter_map(|(place, _)| id_at(*place));
+        let pick = Pick {
             endpoint,
             destinations: ranked.iter().map(|it| it.endpoint.address).collect(),
             matched: best.held.matched,
@@ -56,17 +81,28 @@ impl Pool {
                 bytes,
                 placed: Vec::new(),
                 endpoint: Some(endpoint),
+                prefill: outcome.prefill.and_then(id_at),
             },
+        };
+        Ok(Decision {
+            pick,
+            considered: sessions.map_or_else(Vec::new, |_| considered.collect()),
         })
     }
 
+    /// What this worker knows of `request` without asking for more.
+    pub(super) fn known<'r>(&self, request: &'r Request) -> Known<'r> {
+        Known {
+            request,
+            adapter: self.adapters.needed_by(request),
+            held: self.held(request),
+            pins: Vec::new(),
+        }
+    }
+
     /// All endpoints with what is known of them, in the order of the snapshot.
-    fn candidates(
-        &self,
-        adapter: Option<u64>,
-        held: &[Held],
-        now: Timestamp,
-    ) -> Vec<Candidate<'_>> {
+    fn candidates(&self, known: &Known<'_>, now: Timestamp) -> Vec<Candidate<'_>> {
+        let Known { adapter, held, .. } = known;
         let endpoints = &self.view.snapshot().endpoints;
         let loads = self.tally.totals(endpoints.iter().map(|it| it.id), now);
         let known = endpoints.iter().zip(held).zip(loads).enumerate();
@@ -83,13 +119,13 @@ impl Pool {
                 held: *held,
                 pinned: self.twins().pinned(endpoint.id),
                 capacity_tokens: self.capacity_tokens(endpoint),
-                adapter: adapter.and_then(|adapter| self.adapter_fit(endpoint.id, adapter)),
+                adapter: (*adapter).and_then(|adapter| self.adapter_fit(endpoint.id, adapter)),
             })
             .collect()
     }
 
     /// What each endpoint holds of the request's prompts, in the order of the snapshot.
-    pub(super) fn held(&self, request: &Request) -> Vec<Held> {
+    fn held(&self, request: &Request) -> Vec<Held> {
         let of_endpoint = |id| {
             let held = request
                 .prompts

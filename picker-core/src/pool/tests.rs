@@ -23,6 +23,7 @@ fn worker(endpoints: u8, owner: u64) -> (Pool, Draws) {
         labels: Vec::new(),
         staleness_threshold: Span::from_millis(2000),
         capacity_tokens: None,
+        ..PoolOptions::default()
     };
     (
         Pool::new(options, Snapshot::unknown(addresses(endpoints)), owner),
@@ -130,7 +131,9 @@ fn a_burst_over_several_workers_spreads_although_all_endpoints_hold_the_prefix()
             endpoint: EndpointId(endpoint),
             ..some_pick()
         };
-        workers[0].0.place(&shared, (&warm, None), &mut pick);
+        let pool = &mut workers[0].0;
+        let known = pool.known(&warm);
+        pool.place(&shared, &known, &mut pick);
     }
     let burst = |at: usize| {
         let (pool, draws) = &mut workers[at % 8];

@@ -195,6 +195,7 @@ mod tests {
             block_tokens: 64.0,
             output_tokens: 128.0,
             group: None,
+            pinned: &[],
         };
         let rule = LeastCost {
             base_tokens: 512.0,
@@ -281,6 +282,7 @@ mod tests {
                 block_tokens: 64.0,
                 output_tokens,
                 group,
+                pinned: &[],
             };
             let mut scores = [Score::new(0.0); 4];
             LeastCost::DEFAULT.score(&cx, &mut scores[..endpoints.len()]);

@@ -66,6 +66,7 @@ impl World {
             labels: config.labels(),
             staleness_threshold: config.scrape.staleness_threshold,
             capacity_tokens: None,
+            ..PoolOptions::default()
         };
         let addresses = config.endpoints.iter().map(|endpoint| endpoint.address);
         self.workers.push(Worker {

@@ -109,6 +109,7 @@ impl Worker {
             labels: Vec::new(),
             staleness_threshold: Span::from_millis(2000),
             capacity_tokens: None,
+            ..PoolOptions::default()
         };
         let mut worker = Self {
             shared: LocalData::default(),

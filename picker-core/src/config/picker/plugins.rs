@@ -7,12 +7,15 @@ use alloc::vec::Vec;
 use serde_json::{Map, Value, json};
 
 use super::super::PLUGINS_MAX;
-use super::super::catalogue::{self, Part, PluginType, Roles, Stability};
+use super::super::catalogue::{self, Part, PluginType, Roles, Said, Stability};
 use super::super::error::{Cause, ConfigWarning, Wanted};
 use super::super::nearest::unknown;
 use super::super::node::{Node, Object};
 use super::super::table::{self, Values};
+use crate::filter::Filter;
 use crate::handler::Handler;
+use crate::identity::Identity;
+use crate::score::ScorerKind;
 
 /// A plugin with a name.
 pub(super) struct Plugin {
@@ -161,6 +164,38 @@ impl Plugins {
         headers.sort_unstable();
         headers.dedup();
         headers
+    }
+
+    /// What plugins say of requests.
+    pub(super) fn identities(&self) -> Vec<Identity> {
+        let said = |plugin: &Plugin| {
+            let Said { attribute, sources } = plugin.roles.says.clone()?;
+            Some(Identity {
+                producer: plugin.name.clone(),
+                attribute,
+                sources,
+            })
+        };
+        self.list.iter().filter_map(said).collect()
+    }
+
+    /// The mistake of a plugin that asks for what no other says of requests.
+    pub(super) fn unsaid(&self, identities: &[Identity]) -> Option<Cause> {
+        let affinity = |plugin: &Plugin| {
+            let of_filter = plugin.roles.filter.as_ref().and_then(Filter::affinity);
+            let scorer = plugin.roles.scorer.as_ref();
+            of_filter
+                .or_else(|| scorer.and_then(ScorerKind::affinity))
+                .cloned()
+        };
+        self.list.iter().find_map(|plugin| {
+            let affinity = affinity(plugin)?;
+            let unsaid = affinity.unsaid(identities)?;
+            Some(Cause::told(
+                format!("'{}' asks for {unsaid}, which no plugin says", plugin.name),
+                "declare session-id-producer or agent-identity, or name a header".into(),
+            ))
+        })
     }
 
     pub(super) fn to_values(&self) -> Vec<Value> {

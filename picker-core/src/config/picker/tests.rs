@@ -10,13 +10,13 @@ use super::super::tests::{check_pool, config, with_pool};
 use super::*;
 use crate::profile::Profile;
 
-fn plan_of(picker: Value) -> Plan {
+pub(in crate::config) fn plan_of(picker: Value) -> Plan {
     config(&with_pool(json!({"picker": picker}))).pools[0]
         .plan
         .clone()
 }
 
-fn check(picker: Value, expected: &[&str]) {
+pub(in crate::config) fn check(picker: Value, expected: &[&str]) {
     let expected: Vec<String> = expected
         .iter()
         .map(|it| format!("pools[0].picker{it}"))

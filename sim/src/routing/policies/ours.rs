@@ -77,6 +77,7 @@ impl Ours {
                 labels: config.labels(),
                 staleness_threshold: config.scrape.staleness_threshold,
                 capacity_tokens: None,
+                ..PoolOptions::default()
             };
             let pool = Pool::new(options, snapshot.clone(), owner);
             self.workers.push((pool, Draws::new(self.dice.number())));
