@@ -53,6 +53,8 @@ pub struct Context<'a> {
     pub group: Option<BlockHash>,
     /// The endpoints of those who come back, by the plugin that knows them.
     pub pinned: &'a [(&'a Affinity, EndpointId)],
+    /// The endpoint that an earlier profile chose for another part of the same request.
+    pub peer: Option<&'a Candidate<'a>>,
 }
 
 impl<'a> Candidate<'a> {
@@ -80,6 +82,16 @@ impl<'a> Candidate<'a> {
     pub fn label(&self, name: &str) -> Option<&'a str> {
         let label = self.labels.iter().find(|(it, _)| it == name);
         label.map(|(_, value)| value.as_str())
+    }
+
+    /// A number of this name that `producer` made of what its pages say; `None` when they say none.
+    pub fn attribute(&self, _producer: &str, _name: &str) -> Option<f64> {
+        None
+    }
+
+    /// The time to the first token that is predicted for the request there, in milliseconds.
+    pub fn predicted_ttft_ms(&self) -> Option<f64> {
+        None
     }
 
     /// Requests sent by all workers since the metrics were read: what the metrics do not show yet.
@@ -115,7 +127,6 @@ impl<'a> Candidate<'a> {
 #[cfg(test)]
 impl<'a> Context<'a> {
     /// A request of ten blocks of 64 tokens each, of nothing else known.
-    #[allow(dead_code, reason = "for tests of filters and scorers")]
     pub(crate) fn of(candidates: &'a [Candidate<'a>], request: &'a Request) -> Self {
         Self {
             candidates,
@@ -126,6 +137,7 @@ impl<'a> Context<'a> {
             output_tokens: 128.0,
             group: None,
             pinned: &[],
+            peer: None,
         }
     }
 }

@@ -19,6 +19,7 @@ mod cel;
 mod checkpoint;
 mod collector;
 mod config;
+mod context_length;
 mod decimal;
 mod draw;
 mod eligibility;
@@ -35,6 +36,7 @@ mod lease;
 mod ledger;
 mod load_report;
 mod means;
+mod measure;
 mod metrics;
 mod pace;
 pub mod page;
@@ -49,6 +51,7 @@ mod replica;
 mod request;
 mod response;
 mod ring;
+mod saturation;
 mod scan;
 mod score;
 mod scrape;
@@ -64,6 +67,7 @@ mod tally;
 mod ticket;
 mod time;
 mod timing;
+mod topology;
 mod twin;
 
 pub use adapter::AdapterFit;
@@ -77,11 +81,15 @@ pub use config::{
     Destination, EndpointConfig, FailureMode, Limits, Match, Paths, PoolConfig, Role,
     SCRAPE_INTERVAL_MIN, ScrapeConfig, Wanted, parse as parse_config, parse_picker, picker_schema,
 };
+pub use context_length::ContextLength;
 pub use decimal::push_decimal;
 pub use draw::Draws;
 pub use endpoint::{Address, AddressError, EndpointId};
 pub use engine::{EngineKind, UnknownEngine};
-pub use filter::{Filter, LabelSelector, Requirement};
+pub use filter::{
+    AttributeLimit, Filter, LabelSelector, Operator, PrefixAffinity, Requirement, TtftSource,
+    UsageLimits,
+};
 pub use handler::{Handler, Outcome};
 pub use head::{Course, Head, OWNED_HEADERS};
 pub use health::{Health, Verdict};
@@ -89,6 +97,7 @@ pub use identity::{Identity, Source};
 pub use lease::{Eagerness, Lease, LeaseState, lease_length, lease_state};
 pub use ledger::{Ledger, Load, ROW_LIFETIME, Row, key as ledger_key};
 pub use load_report::{LoadReport, UnknownReportFormat};
+pub use measure::Measure;
 pub use metrics::{EndpointMetrics, Lora};
 pub use picker::{Picker, PickerKind};
 pub use plan::Plan;
@@ -100,8 +109,11 @@ pub use registry::{Affirmed, Registration, affirm, registered};
 pub use request::{GROUP_BLOCKS_MAX, MEDIA_MAX, Media, MediaKind, Prompt, Request, RequestFault};
 pub use response::{ResponseError, ResponseKind, ResponseReader, ResponseSummary, Usage};
 pub use ring::{Done, ENTRIES_MAX, Entry, Judged, Placed, RING_RECORDS, Ring, entry_number};
+pub use saturation::{Concurrency, Detector, Utilization};
 pub use scan::RequestScanner;
-pub use score::{LeastCost, Score, ScorerKind};
+pub use score::{
+    ActiveRequests, AttributeRange, HeaderLabel, LeastCost, PrefixShare, Score, ScorerKind,
+};
 pub use scrape::{Answer, Scrape, ScrapeFailure, ScrapeOutcome, Scraper};
 pub use session::{Affinity, AffinityBy, SessionIds, SessionKey};
 pub use shape::Shape;
@@ -112,4 +124,5 @@ pub use stats::Stat;
 pub use ticket::{Answered, Pick, Ticket};
 pub use time::{Span, Timestamp};
 pub use timing::{Timed, Timing};
+pub use topology::{Level, Topology};
 pub use twin::{Held, Twins};

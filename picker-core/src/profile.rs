@@ -9,7 +9,7 @@ use crate::draw::Draws;
 use crate::eligibility::retain_eligible;
 use crate::filter::Filter;
 use crate::picker::Picker;
-use crate::score::{LeastCost, Score, ScorerKind};
+use crate::score::{LeastCost, PrefixShare, Score, ScorerKind};
 
 /// A scorer and its say.
 #[derive(Clone, PartialEq, Debug)]
@@ -57,7 +57,7 @@ impl Profile {
         Self::of(&[
             (ScorerKind::Queue, 2.0),
             (ScorerKind::KvCacheUtilization, 2.0),
-            (ScorerKind::Prefix, 3.0),
+            (ScorerKind::Prefix(PrefixShare::DEFAULT), 3.0),
         ])
     }
 
@@ -76,7 +76,7 @@ impl Profile {
 
     /// The best candidates.
     pub fn rank(&self, cx: &Context<'_>, draws: &mut Draws) -> Ranked {
-        let kept = self.kept(cx);
+        let kept = self.kept(cx, draws);
         let narrowed: Vec<Candidate<'_>>;
         let mut considered = *cx;
         if kept.len() < cx.candidates.len() {
@@ -95,13 +95,15 @@ impl Profile {
     /// The places of the candidates that may be chosen, in order.
     ///
     /// Endpoints of the right kind that do not serve are left out while there are others of it.
-    fn kept(&self, cx: &Context<'_>) -> Vec<usize> {
+    fn kept(&self, cx: &Context<'_>, draws: &mut Draws) -> Vec<usize> {
         let mut kept = (0..cx.candidates.len()).collect();
         let (of_labels, others): (Vec<&Filter>, Vec<&Filter>) =
             self.filters.iter().partition(|it| it.is_of_labels());
-        of_labels.iter().for_each(|it| it.keep(cx, &mut kept));
+        of_labels
+            .iter()
+            .for_each(|it| it.keep(cx, draws, &mut kept));
         retain_eligible(cx.candidates, &mut kept);
-        others.iter().for_each(|it| it.keep(cx, &mut kept));
+        others.iter().for_each(|it| it.keep(cx, draws, &mut kept));
         kept
     }
 

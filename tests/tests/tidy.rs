@@ -136,7 +136,15 @@ fn scorers_do_not_know_one_another(file: &str, text: &str) -> Vec<String> {
     let Some(own) = file.strip_prefix("picker-core/src/score/") else {
         return Vec::new();
     };
-    let scorers = ["kv_cache", "least_cost", "prefix", "queue"];
+    let scorers = [
+        "active_requests",
+        "attribute",
+        "kv_cache",
+        "least_cost",
+        "lora_affinity",
+        "prefix",
+        "queue",
+    ];
     let others = scorers.iter().filter(|scorer| !own.starts_with(*scorer));
     others
         .filter(|other| text.contains(&format!("score::{other}")))

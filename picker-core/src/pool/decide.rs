@@ -55,6 +55,7 @@ impl Pool {
             }),
             group: request.group,
             pinned: &pinned,
+            peer: None,
         };
         let plan = &self.options.plan;
         let outcome = plan.handler.run(plan, &cx, draws)?;

@@ -2,20 +2,13 @@
 //!
 //! A candidate without a fresh gauge has the others' mean, or one half when no gauge is known.
 
-use crate::candidate::{Candidate, Context};
-use crate::score::{Score, mean};
+use crate::candidate::Context;
+use crate::measure::Measure;
+use crate::score::Score;
 
 pub(super) fn score(cx: &Context<'_>, scores: &mut [Score]) {
-    let average = mean(cx.candidates.iter().filter_map(usage)).unwrap_or(0.5);
+    let usage = Measure::KvCacheUtilization.over(cx.candidates.iter());
     for (candidate, score) in cx.candidates.iter().zip(scores) {
-        *score = Score::new(1.0 - usage(candidate).unwrap_or(average));
+        *score = Score::new(1.0 - usage.of(candidate).unwrap_or(0.5));
     }
-}
-
-fn usage(candidate: &Candidate<'_>) -> Option<f64> {
-    candidate
-        .endpoint
-        .metrics
-        .kv_usage
-        .filter(|_| candidate.fresh)
 }

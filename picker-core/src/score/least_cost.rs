@@ -196,6 +196,7 @@ mod tests {
             output_tokens: 128.0,
             group: None,
             pinned: &[],
+            peer: None,
         };
         let rule = LeastCost {
             base_tokens: 512.0,
@@ -283,6 +284,7 @@ mod tests {
                 output_tokens,
                 group,
                 pinned: &[],
+                peer: None,
             };
             let mut scores = [Score::new(0.0); 4];
             LeastCost::DEFAULT.score(&cx, &mut scores[..endpoints.len()]);

@@ -3,7 +3,7 @@
 use super::super::WEIGHT_MAX;
 use super::super::table::{Kind, Parameter, Values};
 use super::{PluginType, Roles};
-use crate::score::{LeastCost, ScorerKind};
+use crate::score::{LeastCost, PrefixShare, ScorerKind};
 
 pub(super) const TYPES: &[PluginType] = &[
     PluginType {
@@ -20,7 +20,7 @@ pub(super) const TYPES: &[PluginType] = &[
         ..PluginType::named("least-cost-scorer")
     },
     PluginType {
-        make: |_| Ok(Roles::scorer(ScorerKind::Prefix)),
+        make: |_| Ok(Roles::scorer(ScorerKind::Prefix(PrefixShare::DEFAULT))),
         ..PluginType::named("prefix-cache-scorer")
     },
 ];
