@@ -183,20 +183,20 @@ const MULTICLUSTER: &str =
     "pools of other clusters are not compared; give every cluster an Envoy of its own";
 
 impl Part {
-    /// What a plugin for this part is called.
-    pub(super) fn name(self) -> &'static str {
+    /// What a plugin for this part is to the reference picker, and in a word.
+    pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Producer => "a data producer",
-            Self::Parser => "a parser plugin",
-            Self::Source => "a fwkdl.DataSource, a data source",
-            Self::Extractor => "an extractor",
-            Self::SaturationDetector => "a fwkfc.SaturationDetector, a saturation detector",
-            Self::OrderingPolicy => "an ordering policy",
-            Self::FairnessPolicy => "a fairness policy",
-            Self::UsageLimitPolicy => "a usage limit policy",
-            Self::Discovery => "a discovery plugin",
-            Self::Decider => "a decider",
-            Self::Hook => "a hook",
+            Self::Producer => ("a data producer", "a data producer"),
+            Self::Parser => ("a parser plugin", "a parser"),
+            Self::Source => ("a fwkdl.DataSource", "a data source"),
+            Self::Extractor => ("an extractor", "an extractor"),
+            Self::SaturationDetector => ("a fwkfc.SaturationDetector", "a saturation detector"),
+            Self::OrderingPolicy => ("an ordering policy", "an ordering policy"),
+            Self::FairnessPolicy => ("a fairness policy", "a fairness policy"),
+            Self::UsageLimitPolicy => ("a usage limit policy", "a usage limit policy"),
+            Self::Discovery => ("a discovery plugin", "a discovery plugin"),
+            Self::Decider => ("a decider", "a decider"),
+            Self::Hook => ("a hook", "a hook"),
         }
     }
 }

@@ -276,7 +276,13 @@ impl<'a> Node<'a> {
     pub(super) fn size_within(&self, least: u64, most: u64) -> Option<u64> {
         let size = match self.value {
             Value::String(text) => units::size(text),
-            Value::Number(_) => Some(u64::try_from(self.integer(Wanted::Size)?).unwrap_or(0)),
+            Value::Number(_) => match u64::try_from(self.integer(Wanted::Size)?) {
+                Ok(size) => Some(size),
+                Err(_) => {
+                    self.out_of_range(units::show_size(least), units::show_size(most));
+                    return None;
+                }
+            },
             _ => None,
         };
         let Some(size) = size else {

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::PICKER_API_VERSION;
 use super::error::{Cause, ConfigWarning};
+use super::nearest::unknown;
 use super::node::{Node, Object, Report};
 use crate::plan::Plan;
 use parts::Parts;
@@ -112,10 +113,17 @@ fn unknown_gate(name: &str) -> Cause {
     let fix = match name {
         // Gates of releases before the move; what they switched on is always on.
         "dataLayer" | "prepareDataPlugins" => "remove it; what it switched on is always on".into(),
-        _ => alloc::format!(
-            "use one of {}",
-            FEATURE_GATES.map(|(name, _)| name).join(", ")
-        ),
+        _ => match unknown(
+            "feature gate",
+            name,
+            FEATURE_GATES.map(|(it, _)| it).into_iter(),
+        ) {
+            Cause::Unknown {
+                nearest: Some(nearest),
+                ..
+            } => alloc::format!("write {nearest}"),
+            _ => alloc::format!("use one of {}", FEATURE_GATES.map(|(it, _)| it).join(", ")),
+        },
     };
     Cause::told(
         alloc::format!("feature gate '{name}' is unknown or unregistered"),

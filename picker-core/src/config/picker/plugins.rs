@@ -109,34 +109,35 @@ impl Plugins {
                 .extend(added(name).filter(|it| it.roles.part == Some(part)));
         }
         let Some(plugin) = self.find(name) else {
-            node.fail(self.undefined(by, name));
+            let types = catalogue::all().filter(|it| {
+                let roles = (it.make)(Values(&table::defaults(it.parameters)));
+                roles.is_ok_and(|roles| roles.part == Some(part))
+            });
+            let fits = |it: &&Plugin| it.roles.part == Some(part);
+            let declared = self.list.iter().filter(fits).map(|it| it.name.as_str());
+            node.fail(undefined(by, name, types.map(|it| it.name).chain(declared)));
             return None;
         };
         if plugin.roles.part != Some(part) {
+            let (interface, word) = part.names();
             node.fail(Cause::told(
-                format!("the plugin {name:?} is not {}", part.name()),
-                format!("refer to {}", part.name()),
+                format!("the plugin {name:?} is not {interface}"),
+                format!("refer to {word}"),
             ));
             return None;
         }
         Some(name.to_string())
     }
 
-    /// The mistake of a reference to no plugin.
+    /// The mistake of a reference of a profile to no plugin.
     pub(super) fn undefined(&self, by: &str, name: &str) -> Cause {
-        let known = self.list.iter().map(|it| it.name.as_str());
-        let fix = match unknown("plugin", name, known) {
-            Cause::Unknown {
-                nearest: Some(nearest),
-                ..
-            } => format!("write {nearest:?}"),
-            _ if self.list.is_empty() => "declare it in plugins".to_string(),
-            Cause::Unknown { known, .. } => {
-                format!("declare it in plugins, or use one of {}", known.join(", "))
-            }
-            _ => String::new(),
-        };
-        Cause::told(format!("{by} references undefined plugin '{name}'"), fix)
+        let usable = self.list.iter().filter(|it| it.roles.is_for_profiles());
+        undefined(by, name, usable.map(|it| it.name.as_str()))
+    }
+
+    /// Whether a plugin is declared that is none here.
+    pub(super) fn has_unusable(&self) -> bool {
+        !self.unusable.is_empty()
     }
 
     /// Adds what others need to know about requests and that nobody declared, until nothing is
@@ -274,24 +275,60 @@ fn plugin(plugin: &mut Object<'_>, path: &str) -> Result<Plugin, String> {
     })
 }
 
+/// The mistake of a reference to no plugin, where these are.
+fn undefined<'k>(by: &str, name: &str, known: impl Iterator<Item = &'k str>) -> Cause {
+    let fix = match (catalogue::elsewhere(name), nearest(name, known)) {
+        (Some(instead), _) => instead.to_string(),
+        (None, Near::One(nearest)) => format!("write {nearest:?}"),
+        (None, Near::Of(known)) if known.is_empty() => "declare it in plugins".to_string(),
+        (None, Near::Of(known)) => {
+            format!("declare it in plugins, or use one of {}", known.join(", "))
+        }
+    };
+    Cause::told(format!("{by} references undefined plugin '{name}'"), fix)
+}
+
 fn unregistered(name: &str) -> Cause {
-    let what = format!("plugin type '{name}' is not registered");
     if let Some(instead) = catalogue::elsewhere(name) {
         return Cause::told(
             format!("plugin type '{name}' cannot work here"),
             instead.into(),
         );
     }
-    let known = catalogue::all().map(|it| it.name);
-    let fix = match unknown("plugin type", name, known) {
+    // All types there are would fill a screen; those of its kind have its last word.
+    let kind = name.rsplit('-').next().unwrap_or_default();
+    let alike = |it: &&str| it.rsplit('-').next() == Some(kind);
+    let fix = match nearest(name, catalogue::all().map(|it| it.name)) {
+        Near::One(nearest) => format!("write {nearest:?}"),
+        Near::Of(known) => {
+            let alike: Vec<&str> = known.iter().map(String::as_str).filter(alike).collect();
+            if alike.is_empty() {
+                "docs/plugins.md has all types".to_string()
+            } else {
+                format!("use one of {}", alike.join(", "))
+            }
+        }
+    };
+    Cause::told(format!("plugin type '{name}' is not registered"), fix)
+}
+
+/// What a name that means nothing was probably meant to be.
+enum Near {
+    /// This.
+    One(String),
+    /// One of these.
+    Of(Vec<String>),
+}
+
+fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Near {
+    match unknown("plugin", name, known) {
         Cause::Unknown {
             nearest: Some(nearest),
             ..
-        } => format!("write {nearest:?}"),
-        Cause::Unknown { known, .. } => format!("use one of {}", known.join(", ")),
-        _ => String::new(),
-    };
-    Cause::told(what, fix)
+        } => Near::One(nearest),
+        Cause::Unknown { known, .. } => Near::Of(known),
+        _ => Near::Of(Vec::new()),
+    }
 }
 
 fn duplicate(name: &str, first: &str) -> Cause {

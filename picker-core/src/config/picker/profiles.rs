@@ -186,6 +186,8 @@ fn handlers(document: &Object<'_>, plugins: &mut Plugins, profiles: usize) {
         return;
     }
     let cause = match plugins.handler() {
+        // It may be meant to be the handler.
+        Handler::Single if names.is_empty() && plugins.has_unusable() => return,
         Handler::Single if profiles > 1 && names.is_empty() => Cause::told(
             "no profile handler configured".into(),
             "declare one that runs several profiles, like disagg-profile-handler".into(),
