@@ -2,20 +2,25 @@
 
 #![allow(dead_code, reason = "roles are here before the plugins that have them")]
 
+mod filters;
 mod others;
 mod pickers;
 mod scorers;
 mod sessions;
+mod topology;
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::table::{Parameter, Unfit, Values};
+use super::table::{Kind, Parameter, Unfit, Values};
 use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::identity::Source;
 use crate::picker::Picker;
+use crate::saturation::Detector;
 use crate::score::ScorerKind;
+use crate::topology::Topology;
+pub(super) use topology::TOPOLOGY_PRODUCER;
 
 /// A plugin type.
 pub(super) struct PluginType {
@@ -57,6 +62,10 @@ pub(super) struct Roles {
     pub(super) handler: Option<Handler>,
     /// Something that the document may refer to and that has its place elsewhere.
     pub(super) part: Option<Part>,
+    /// Tells how full the pool is.
+    pub(super) detector: Option<Detector>,
+    /// Tells where endpoints are.
+    pub(super) topology: Option<Topology>,
     /// Names of request headers that it reads.
     pub(super) headers: Vec<String>,
     /// What it says of requests.
@@ -107,7 +116,9 @@ pub(super) fn plugin_type(name: &str) -> Option<&'static PluginType> {
 /// Every plugin type.
 pub(super) fn all() -> impl Iterator<Item = &'static PluginType> {
     [
+        filters::TYPES,
         scorers::TYPES,
+        topology::TYPES,
         pickers::TYPES,
         sessions::TYPES,
         others::TYPES,
@@ -182,6 +193,37 @@ const ELSEWHERE: &[(&str, &str)] = &[
 const MULTICLUSTER: &str =
     "pools of other clusters are not compared; give every cluster an Envoy of its own";
 
+/// A parameter that names a data producer.
+const fn producer(key: &'static str, default: &'static str) -> Parameter {
+    let kind = Kind::PluginRef(Part::Producer, default);
+    Parameter { key, kind }
+}
+
+/// The producer and the name of a number from the endpoints' pages, which is named in `key`.
+fn attribute(values: Values<'_>, key: &'static str) -> Result<(String, String), Unfit> {
+    let name = values.text(key).to_string();
+    if values.has("producer") {
+        return Ok((values.text("producer").to_string(), name));
+    }
+    if name.contains('/') {
+        return Err(Unfit::because(
+            key,
+            "a name with a slash does not tell who makes the number",
+            "name its producer in producer, or set producer: \"\" when it has none",
+        ));
+    }
+    Ok((METRICS_EXTRACTOR.to_string(), name))
+}
+
+/// The producer of numbers for which none is named.
+const METRICS_EXTRACTOR: &str = "core-metrics-extractor";
+
+/// The producer of what is in flight.
+const IN_FLIGHT: &str = "inflight-load-producer";
+
+/// The bound of numbers that have no other: beyond it they are no longer exact.
+const NUMBER_MAX: f64 = 1e15;
+
 impl Part {
     /// What a plugin for this part is to the reference picker, and in a word.
     pub(super) fn names(self) -> (&'static str, &'static str) {
@@ -242,3 +284,6 @@ impl Roles {
         self.filter.is_some() || self.scorer.is_some() || self.picker.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests;

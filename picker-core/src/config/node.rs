@@ -119,6 +119,11 @@ impl<'a> Node<'a> {
         self.report.fail(&self.path, cause);
     }
 
+    /// Fails the value at `path` below this one.
+    pub(super) fn fail_below(&self, path: &str, cause: Cause) {
+        self.report.fail(&format!("{}.{path}", self.path), cause);
+    }
+
     /// What `read` makes of the object; keys it does not ask for are mistakes.
     pub(super) fn object<T>(&self, read: impl FnOnce(&mut Object<'a>) -> T) -> Option<T> {
         let Value::Object(map) = self.value else {

@@ -170,7 +170,7 @@ fn value(kind: Kind) -> Value {
         Kind::Section(parameters) | Kind::Optional(parameters) => object(parameters),
         Kind::Sections(parameters) => json!({"type": "array", "items": object(parameters)}),
         Kind::Size(..) => json!({"type": ["integer", "string"]}),
-        Kind::Text(_) => text(),
+        Kind::Text(_) | Kind::PluginRef(..) => text(),
         Kind::NeededText => json!({"type": "string", "minLength": 1, "maxLength": TEXT_BYTES_MAX}),
         Kind::Texts => json!({"type": "array", "items": text()}),
         Kind::Unused => json!({"description": "read and without effect"}),

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 
 use serde_json::{Map, Value, json};
 
+use super::catalogue::Part;
 use super::error::{Cause, Wanted};
 use super::node::{Node, Object};
 use super::{TEXT_BYTES_MAX, units};
@@ -24,6 +25,12 @@ pub(super) struct Parameter {
     pub(super) key: &'static str,
     /// What it may be.
     pub(super) kind: Kind,
+}
+
+impl Parameter {
+    pub(super) const fn of(key: &'static str, kind: Kind) -> Self {
+        Self { key, kind }
+    }
 }
 
 /// What a parameter may be, and its default; `None` where nothing holds when nothing is given.
@@ -49,6 +56,8 @@ pub(super) enum Kind {
     NeededNumber(f64, f64),
     /// A number, plain or with a unit of sizes, within bounds.
     Size(u64, u64, Option<u64>),
+    /// The name of a plugin for this part; the default names one that need not be declared.
+    PluginRef(Part, &'static str),
     /// An object that is there with its defaults even when it is not given.
     Section(&'static [Parameter]),
     /// An object that may be left out as a whole.
@@ -146,6 +155,10 @@ fn given(node: &Node<'_>, kind: Kind) -> Option<Value> {
         }
         Kind::Size(least, most, _) => node.size_within(least, most).map(Value::from),
         Kind::Text(_) => node.text_that(Wanted::Text, is_short).map(Value::from),
+        Kind::PluginRef(..) => {
+            let name = node.text_that(Wanted::Text, is_short)?;
+            Some(name).filter(|it| !it.is_empty()).map(Value::from)
+        }
         Kind::NeededText => node
             .text_that(Wanted::Name, |it| !it.is_empty() && is_short(it))
             .map(Value::from),
@@ -182,6 +195,7 @@ pub(super) fn default(kind: Kind) -> Option<Value> {
         Kind::Count(_, default) => Some(default.into()),
         Kind::Number(_, _, default) => default.map(Value::from),
         Kind::Size(_, _, default) => default.map(Value::from),
+        Kind::PluginRef(_, default) => Some(default.into()),
         Kind::Labels => Some(json!({})),
         Kind::Sections(_) | Kind::Texts => Some(json!([])),
         Kind::Section(parameters) => Some(Value::Object(defaults(parameters))),

@@ -30,7 +30,6 @@ pub(super) const TYPES: &[PluginType] = &[
     part!("global-strict-fairness-policy", FairnessPolicy),
     part!("round-robin-fairness-policy", FairnessPolicy),
     part!("static-usage-limit-policy", UsageLimitPolicy),
-    part!("utilization-detector", SaturationDetector),
     part!("metrics-data-source", Source),
     part!("core-metrics-extractor", Extractor),
     part!("approx-prefix-cache-producer", Producer),

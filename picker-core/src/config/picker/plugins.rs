@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use serde_json::{Map, Value, json};
 
 use super::super::PLUGINS_MAX;
-use super::super::catalogue::{self, Part, PluginType, Roles, Said, Stability};
+use super::super::catalogue::{self, Part, PluginType, Roles, Said, Stability, TOPOLOGY_PRODUCER};
 use super::super::error::{Cause, ConfigWarning, Wanted};
 use super::super::nearest::unknown;
 use super::super::node::{Node, Object};
-use super::super::table::{self, Values};
+use super::super::table::{self, Kind, Parameter, Values};
 use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::identity::Identity;
@@ -40,6 +40,7 @@ impl Plugins {
     pub(super) fn read(document: &mut Object<'_>) -> Self {
         let list = document.key("plugins").map(|it| it.list(PLUGINS_MAX));
         let mut plugins: Vec<Plugin> = Vec::new();
+        let mut nodes = Vec::new();
         let (mut alpha, mut unusable) = (Vec::new(), Vec::new());
         for node in list.into_iter().flatten() {
             let Some(read) = node.object(|it| plugin(it, node.path())) else {
@@ -65,6 +66,7 @@ impl Plugins {
                 }),
             }
             plugins.push(plugin);
+            nodes.push(node);
         }
         if !alpha.is_empty() {
             document.warn_at("plugins", |path| ConfigWarning::Alpha {
@@ -72,9 +74,47 @@ impl Plugins {
                 plugins: alpha,
             });
         }
-        Self {
+        let mut plugins = Self {
             list: plugins,
             unusable,
+        };
+        plugins.check_references(&nodes);
+        plugins.share_topologies();
+        plugins
+    }
+
+    /// Checks that the plugins that parameters name are there.
+    fn check_references(&self, nodes: &[Node<'_>]) {
+        for (plugin, node) in self.list.iter().zip(nodes) {
+            for Parameter { key, kind } in plugin.kind.parameters {
+                let Kind::PluginRef(part, default) = kind else {
+                    continue;
+                };
+                let name = Values(&plugin.parameters).text(key);
+                let is_part = |it: &Plugin| it.roles.part == Some(*part);
+                let cause = match self.find(name) {
+                    Some(plugin) if is_part(plugin) => continue,
+                    Some(_) => not_for(name, *part),
+                    None if name == *default || self.is_unusable(name) => continue,
+                    None if added(name).is_some_and(|it| is_part(&it)) => continue,
+                    None => self.undefined(&plugin.name, name),
+                };
+                node.fail_below(&format!("parameters.{key}"), cause);
+            }
+        }
+    }
+
+    /// Gives the plugins that compare places the labels of the extractor that they name.
+    fn share_topologies(&mut self) {
+        let extractors = self.list.iter();
+        let extractors =
+            extractors.filter_map(|it| Some((it.name.clone(), it.roles.topology.clone()?)));
+        for (name, topology) in extractors.collect::<Vec<_>>() {
+            for plugin in &mut self.list {
+                if Values(&plugin.parameters).text(TOPOLOGY_PRODUCER) == name {
+                    plugin.roles.set_topology(&topology);
+                }
+            }
         }
     }
 
@@ -119,11 +159,7 @@ impl Plugins {
             return None;
         };
         if plugin.roles.part != Some(part) {
-            let (interface, word) = part.names();
-            node.fail(Cause::told(
-                format!("the plugin {name:?} is not {interface}"),
-                format!("refer to {word}"),
-            ));
+            node.fail(not_for(name, part));
             return None;
         }
         Some(name.to_string())
@@ -286,6 +322,15 @@ fn undefined<'k>(by: &str, name: &str, known: impl Iterator<Item = &'k str>) -> 
         }
     };
     Cause::told(format!("{by} references undefined plugin '{name}'"), fix)
+}
+
+/// The mistake of a reference to a plugin for something else.
+fn not_for(name: &str, part: Part) -> Cause {
+    let (interface, word) = part.names();
+    Cause::told(
+        format!("the plugin {name:?} is not {interface}"),
+        format!("refer to {word}"),
+    )
 }
 
 fn unregistered(name: &str) -> Cause {
