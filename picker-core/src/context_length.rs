@@ -15,8 +15,12 @@ pub struct ContextLength {
 impl ContextLength {
     /// Whether the prompt is of a length that the candidate is meant for.
     ///
-    /// One without the label takes any; one whose label is no range takes none.
+    /// One without the label takes any; one whose label is no range takes none. A prompt that was
+    /// not read may have any length.
     pub(crate) fn fits(&self, cx: &Context<'_>, candidate: &Candidate<'_>) -> bool {
+        if cx.request.prompts.is_empty() {
+            return true;
+        }
         let label = candidate.label(&self.label);
         let holds = |(least, most): (u64, u64)| (least..=most).contains(&cx.prompt_tokens);
         label.is_none_or(|label| range(label).is_some_and(holds))
@@ -27,8 +31,9 @@ impl ContextLength {
     /// Narrow ranges and room above the prompt are better. Out of its range a candidate is always
     /// worse than in it, and worse the further.
     pub(crate) fn suits(&self, cx: &Context<'_>, candidate: &Candidate<'_>) -> f64 {
-        let Some(label) = candidate.label(&self.label) else {
-            return UNLABELLED;
+        let label = candidate.label(&self.label);
+        let Some(label) = label.filter(|_| !cx.request.prompts.is_empty()) else {
+            return UNKNOWN;
         };
         let Some((least, most)) = range(label) else {
             return 0.0;
@@ -58,9 +63,9 @@ fn range(label: &str) -> Option<(u64, u64)> {
     (least <= most).then_some((least, most))
 }
 
-/// The score of an endpoint that is meant for any length: between those that fit and those that do
-/// not.
-const UNLABELLED: f64 = 0.5;
+/// The score where nothing is known of the prompt or of the endpoint: between a narrow range that
+/// fits and one that does not.
+const UNKNOWN: f64 = 0.5;
 
 /// What no score outside the range exceeds, and every one inside does.
 const OUTSIDE_MOST: f64 = 0.3;
@@ -69,7 +74,7 @@ const OUTSIDE_MOST: f64 = 0.3;
 mod tests {
     use super::*;
     use crate::snapshot::EndpointState;
-    use crate::{EndpointId, Request};
+    use crate::{EndpointId, Prompt, Request};
     use alloc::vec::Vec;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -85,7 +90,10 @@ mod tests {
             labels: &labels,
             ..Candidate::idle(&endpoint)
         }];
-        let request = Request::default();
+        let request = Request {
+            prompts: [Prompt::default()].into(),
+            ..Request::default()
+        };
         let mut cx = Context::of(&candidates, &request);
         cx.prompt_tokens = tokens;
         let rule = ContextLength {
@@ -97,6 +105,10 @@ mod tests {
             (scored - score).abs() < 1e-12,
             "{label:?} {tokens}: {scored}"
         );
+        let unread = Request::default();
+        cx.request = &unread;
+        assert!(rule.fits(&cx, &candidates[0]));
+        assert_eq!(rule.suits(&cx, &candidates[0]), UNKNOWN);
     }
 
     #[test]

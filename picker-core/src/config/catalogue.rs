@@ -12,6 +12,7 @@ mod topology;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::is_header_name;
 use super::table::{Kind, Parameter, Unfit, Values};
 use crate::filter::Filter;
 use crate::handler::Handler;
@@ -192,6 +193,18 @@ const ELSEWHERE: &[(&str, &str)] = &[
 
 const MULTICLUSTER: &str =
     "pools of other clusters are not compared; give every cluster an Envoy of its own";
+
+/// The header that `key` names, in lower case.
+fn header_name(key: &'static str, name: &str) -> Result<String, Unfit> {
+    if is_header_name(name) {
+        return Ok(name.to_ascii_lowercase());
+    }
+    Err(Unfit::because(
+        key,
+        &alloc::format!("{name:?} is no header name"),
+        "write the name of a header that is not Host, like x-session-id",
+    ))
+}
 
 /// A parameter that names a data producer.
 const fn producer(key: &'static str, default: &'static str) -> Parameter {

@@ -5,7 +5,7 @@ use crate::ledger::Load;
 use crate::saturation::{Concurrency, Utilization};
 use crate::snapshot::EndpointState;
 use crate::twin::Held;
-use crate::{EndpointId, Measure, Request};
+use crate::{EndpointId, Measure, Prompt, Request};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -51,7 +51,10 @@ fn kept(filter: &Filter, rows: &[Row], seed: u64) -> Vec<usize> {
             ..Candidate::idle(&endpoints[place])
         })
         .collect();
-    let request = Request::default();
+    let request = Request {
+        prompts: [Prompt::default()].into(),
+        ..Request::default()
+    };
     let mut cx = Context::of(&candidates, &request);
     cx.peer = candidates.last().filter(|it| !it.labels.is_empty());
     let mut kept = (0..rows.len()).collect();

@@ -4,7 +4,7 @@ use alloc::string::ToString;
 
 use super::super::WEIGHT_MAX;
 use super::super::table::{Kind, Parameter, Unfit, Values};
-use super::{IN_FLIGHT, NUMBER_MAX, PluginType, Roles, Stability, producer};
+use super::{IN_FLIGHT, NUMBER_MAX, PluginType, Roles, Stability, header_name, producer};
 use crate::context_length::ContextLength;
 use crate::filter::Filter;
 use crate::score::{
@@ -75,7 +75,7 @@ pub(super) const TYPES: &[PluginType] = &[
     PluginType {
         stability: Stability::Alpha,
         parameters: HEADER_LABEL,
-        make: |values| Ok(header_label(values)),
+        make: header_label,
         ..PluginType::named("header-label-affinity-scorer")
     },
     PluginType {
@@ -190,13 +190,13 @@ const HEADER_LABEL: &[Parameter] = &[
     Parameter::of("labelKey", Kind::NeededText),
 ];
 
-fn header_label(values: Values<'_>) -> Roles {
-    let header = values.text("headerName").to_ascii_lowercase();
+fn header_label(values: Values<'_>) -> Result<Roles, Unfit> {
+    let header = header_name("headerName", values.text("headerName"))?;
     let label = values.text("labelKey").to_string();
-    Roles {
+    Ok(Roles {
         headers: [header.clone()].into(),
         ..Roles::scorer(ScorerKind::HeaderLabel(HeaderLabel { header, label }))
-    }
+    })
 }
 
 const ATTRIBUTE: &[Parameter] = &[

@@ -3,9 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::super::is_header_name;
 use super::super::table::{Kind, Parameter, Unfit, Values};
-use super::{Part, PluginType, Roles, Said, Stability};
+use super::{Part, PluginType, Roles, Said, Stability, header_name};
 use crate::filter::Filter;
 use crate::identity::Source;
 use crate::score::ScorerKind;
@@ -185,17 +184,6 @@ fn headers(affinity: &Affinity) -> Vec<String> {
 
 fn source_header(source: &Source) -> Option<String> {
     source.header().map(String::from)
-}
-
-fn header_name(key: &'static str, name: &str) -> Result<String, Unfit> {
-    if is_header_name(name) {
-        return Ok(name.to_ascii_lowercase());
-    }
-    Err(Unfit::because(
-        key,
-        &alloc::format!("{name:?} is no header name"),
-        "write the name of a header that is not Host, like x-session-id",
-    ))
 }
 
 /// The strategies.

@@ -440,6 +440,12 @@ fn a_header_that_a_scorer_reads_is_asked_for() {
             label: "tier".into(),
         })
     );
+    check(
+        kind,
+        json!({"headerName": "x tier", "labelKey": "tier"}),
+        ".headerName: \"x tier\" is no header name. Fix: write the name of a header that is not \
+         Host, like x-session-id.",
+    );
 }
 
 #[test]
