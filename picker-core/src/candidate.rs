@@ -30,6 +30,9 @@ pub struct Candidate<'a> {
     pub pinned: usize,
     /// Tokens that its KV cache has room for, when that is known.
     pub capacity_tokens: Option<u64>,
+    /// When it was last sent a request of which nobody held anything, as a number that only grows; 0
+    /// for never, and where the plan does not ask.
+    pub cold_at: u64,
     /// How it stands to the adapter that the request needs; `None` when it needs none.
     pub adapter: Option<AdapterFit>,
 }
@@ -69,6 +72,7 @@ impl<'a> Candidate<'a> {
             held: Held::default(),
             pinned: 0,
             capacity_tokens: None,
+            cold_at: 0,
             adapter: None,
         }
     }

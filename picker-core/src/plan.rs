@@ -10,6 +10,7 @@ use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::identity::Identity;
 use crate::profile::Profile;
+use crate::score::ScorerKind;
 use crate::session::Affinity;
 
 /// What an `EndpointPickerConfig` says, ready to run.
@@ -37,6 +38,12 @@ impl Plan {
             identities: Vec::new(),
             document: Value::Null,
         }
+    }
+
+    /// Whether it asks for the order in which endpoints got requests of which nobody held anything.
+    pub(crate) fn needs_cold_order(&self) -> bool {
+        let mut scorers = self.profiles.iter().flat_map(|it| &it.scorers);
+        scorers.any(|it| matches!(it.scorer, ScorerKind::NoHitLru(_)))
     }
 
     /// Ways in which its profiles send those who come back to their endpoint.

@@ -1,13 +1,14 @@
 //! One pool as one worker sees it: what is known of its endpoints, and the decision.
 
 mod decide;
+mod place;
 mod sessions;
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use self::decide::{Decision, Known};
+use self::decide::Decision;
 use crate::adapter::ListedAdapters;
 use crate::draw::Draws;
 use crate::health::Verdict;
@@ -26,7 +27,7 @@ use crate::snapshot::{EndpointState, Snapshot, View};
 use crate::tally::{Tally, WRITES_MAX};
 use crate::ticket::{Answered, Pick, Ticket};
 use crate::twin::Twins;
-use crate::{Address, BlockHash, EndpointId, Span, Timestamp};
+use crate::{Address, EndpointId, Span, Timestamp};
 
 /// What a pool needs to know besides its endpoints.
 #[derive(Default)]
@@ -62,6 +63,7 @@ pub struct Pool {
     means: Means,
     served: Served,
     pace: Pace,
+    needs_cold_order: bool,
     /// Where the plan has a use for sessions.
     sessions: Option<Box<Sessions>>,
 }
@@ -81,6 +83,7 @@ impl Pool {
             means: Means::default(),
             served: Served::default(),
             pace: Pace::default(),
+            needs_cold_order: options.plan.needs_cold_order(),
             sessions: Sessions::new(name, &options.plan, options.session_key),
             options,
         };
@@ -121,7 +124,7 @@ impl Pool {
         }
         let mut decision = decision.ok_or(Refusal::NoEndpoint)?;
         self.bind(shared, &known, &decision, now);
-        self.place(shared, &known, &mut decision.pick);
+        self.place(shared, &known, &mut decision);
         Ok(decision.pick)
     }
 
@@ -397,34 +400,6 @@ impl Pool {
         self.options
             .capacity_tokens
             .or(endpoint.metrics.capacity_tokens)
-    }
-
-    /// Tells all workers that the picked endpoint holds the request's prompts from now on, and its
-    /// adapter.
-    fn place(&mut self, shared: &impl SharedData, known: &Known<'_>, pick: &mut Pick) {
-        let (endpoint, owner) = (pick.endpoint, self.tally.owner());
-        let mut adapter = known.adapter;
-        let mut chains: Vec<&[BlockHash]> = known
-            .request
-            .prompts
-            .iter()
-            .map(|prompt| prompt.blocks.as_slice())
-            .collect();
-        chains.retain(|blocks| !blocks.is_empty());
-        if chains.is_empty() && adapter.is_some() {
-            chains.push(&[]);
-        }
-        for blocks in chains {
-            let adapter = adapter.take();
-            let place = |twins: &Twins| {
-                Some(Entry::Placed(twins.placement(
-                    endpoint,
-                    blocks,
-                    (owner, adapter),
-                )))
-            };
-            pick.ticket.placed.extend(self.replica.tell(shared, place));
-        }
     }
 }
 

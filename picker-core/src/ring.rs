@@ -59,6 +59,9 @@ pub struct Placed {
     pub owner: u64,
     /// The hash of the name of the LoRA adapter that it needs.
     pub adapter: Option<u64>,
+    /// Whether no endpoint that could have been chosen held any of the request; only said where a
+    /// plan asks for it.
+    pub is_cold: bool,
     /// How many leading blocks the endpoint held already.
     pub depth: u32,
     /// The last of those, when there is one: it names all before it.
@@ -227,6 +230,7 @@ fn encode_entry(entry: &Entry, writer: &mut Writer<'_>) {
             writer.u32(placed.endpoint.0);
             writer.u64(placed.owner);
             writer.count(placed.adapter);
+            writer.u8(placed.is_cold.into());
             writer.u32(placed.depth);
             writer.u64(placed.parent.map_or(0, |hash| hash.0));
             writer.u32(placed.blocks.len() as u32);
@@ -285,6 +289,7 @@ fn decode_placed(reader: &mut Reader<'_>) -> Option<Placed> {
     let endpoint = EndpointId(reader.u32()?);
     let owner = reader.u64()?;
     let adapter = reader.count()?;
+    let is_cold = reader.u8()? != 0;
     let depth = reader.u32()?;
     let parent = BlockHash(reader.u64()?);
     let bytes = (reader.u32()? as usize).checked_mul(size_of::<u64>())?;
@@ -295,6 +300,7 @@ fn decode_placed(reader: &mut Reader<'_>) -> Option<Placed> {
         endpoint,
         owner,
         adapter,
+        is_cold,
         depth,
         parent: (depth > 0).then_some(parent),
         blocks: blocks
@@ -318,7 +324,7 @@ pub(crate) const SEQUENCE_MAX: u64 = 1 << 48;
 const FIRST: u64 = 1;
 
 /// The first byte of a record; raised when the layout changes. The number after it keeps its place.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 const KIND_PLACED: u8 = 1;
 
@@ -340,6 +346,7 @@ mod tests {
             endpoint: EndpointId(number as u32),
             owner: 77,
             adapter: Some(number),
+            is_cold: number % 2 == 1,
             depth: 1,
             parent: Some(BlockHash(9)),
             blocks,

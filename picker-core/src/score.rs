@@ -5,6 +5,7 @@ mod attribute;
 mod kv_cache;
 mod least_cost;
 mod lora_affinity;
+mod no_hit_lru;
 mod prefix;
 mod queue;
 mod session;
@@ -61,6 +62,9 @@ pub enum ScorerKind {
     LoadAware(f64),
     /// `lora-affinity-scorer`: an adapter that is loaded, or can be at once, is better.
     LoraAffinity,
+    /// `no-hit-lru-scorer`: for a request of which nobody holds anything, the endpoint is better that
+    /// got the last one of those longest ago. So many of the endpoints count as having got one.
+    NoHitLru(usize),
     /// `prefix-cache-scorer`: more of the prompt in the prefix cache is better.
     Prefix(PrefixShare),
     /// `queue-scorer`: a shorter queue is better.
@@ -114,6 +118,7 @@ impl ScorerKind {
             Self::Topology(topology) => each(cx, scores, &|it| {
                 topology.shared(cx, it).map_or(0.0, nearness)
             }),
+            Self::NoHitLru(size) => no_hit_lru::score(*size, cx, scores),
             Self::Session(affinity) => session::score(affinity, cx, scores),
         }
     }

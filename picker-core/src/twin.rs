@@ -187,6 +187,7 @@ impl Twins {
             endpoint,
             owner,
             adapter,
+            is_cold: false,
             depth: depth as u32,
             parent,
             blocks: new.to_vec(),
@@ -201,6 +202,12 @@ impl Twins {
     /// How many different blocks of `endpoint` are used by prompts in flight.
     pub fn pinned(&self, endpoint: EndpointId) -> usize {
         self.twin(endpoint).map_or(0, |twin| twin.pinned)
+    }
+
+    /// The number of the last entry that sent `endpoint` a request of which nobody held anything; 0
+    /// when there was none. Larger is later.
+    pub fn cold_at(&self, endpoint: EndpointId) -> u64 {
+        self.twin(endpoint).map_or(0, |twin| twin.cold_at)
     }
 
     /// How `endpoint` has done lately.
@@ -229,6 +236,9 @@ impl Twins {
         let twin = self.twin_mut(endpoint);
         if sequence <= twin.restored {
             return;
+        }
+        if placed.is_cold {
+            twin.cold_at = sequence;
         }
         if let Some(adapter) = adapter {
             twin.adapters.begin(adapter);

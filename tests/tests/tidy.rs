@@ -142,8 +142,10 @@ fn scorers_do_not_know_one_another(file: &str, text: &str) -> Vec<String> {
         "kv_cache",
         "least_cost",
         "lora_affinity",
+        "no_hit_lru",
         "prefix",
         "queue",
+        "session",
     ];
     let others = scorers.iter().filter(|scorer| !own.starts_with(*scorer));
     others

@@ -29,6 +29,8 @@ pub(super) struct Decision {
     pub(super) pick: Pick,
     /// The endpoints that could have been chosen, where sessions are kept.
     pub(super) considered: Vec<EndpointId>,
+    /// Whether none of them holds any of the request; only said where the plan asks for it.
+    pub(super) is_cold: bool,
 }
 
 impl Pool {
@@ -67,7 +69,13 @@ impl Pool {
         let matched_tokens = cx.prompt_tokens.saturating_sub(missing);
         let prefill_tokens = u32::try_from(missing).unwrap_or(u32::MAX);
         let id_at = |place: usize| candidates.get(place).map(|it| it.endpoint.id);
-        let considered = outcome.ranked.totals.iter();
+        let totals = &outcome.ranked.totals;
+        let holds = |(place, _): &(usize, f64)| {
+            let candidate = candidates.get(*place);
+            candidate.is_some_and(|it| it.held.matched > 0)
+        };
+        let is_cold = self.needs_cold_order && !totals.iter().any(holds);
+        let considered = totals.iter();
         let considered = considered.filter_map(|(place, _)| id_at(*place));
         let pick = Pick {
             endpoint,
@@ -87,6 +95,7 @@ impl Pool {
         };
         Ok(Decision {
             pick,
+            is_cold,
             considered: sessions.map_or_else(Vec::new, |_| considered.collect()),
         })
     }
@@ -120,6 +129,11 @@ impl Pool {
                 held: *held,
                 pinned: self.twins().pinned(endpoint.id),
                 capacity_tokens: self.capacity_tokens(endpoint),
+                cold_at: if self.needs_cold_order {
+                    self.twins().cold_at(endpoint.id)
+                } else {
+                    0
+                },
                 adapter: (*adapter).and_then(|adapter| self.adapter_fit(endpoint.id, adapter)),
             })
             .collect()

@@ -1,11 +1,11 @@
 //! Several workers that share nothing but shared data.
 
 use super::*;
-use crate::BLOCK_BYTES;
 use crate::ledger::Load;
 use crate::request::Prompt;
 use crate::shared::LocalData;
 use crate::snapshot::publish;
+use crate::{BLOCK_BYTES, BlockHash};
 use alloc::{format, vec};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -127,13 +127,18 @@ fn a_burst_over_several_workers_spreads_although_all_endpoints_hold_the_prefix()
     let warm = request(1, 50);
     for endpoint in 1..=8 {
         workers[0].0.catch_up(&shared, now);
-        let mut pick = Pick {
+        let pick = Pick {
             endpoint: EndpointId(endpoint),
             ..some_pick()
         };
+        let mut decision = Decision {
+            pick,
+            considered: Vec::new(),
+            is_cold: false,
+        };
         let pool = &mut workers[0].0;
         let known = pool.known(&warm);
-        pool.place(&shared, &known, &mut pick);
+        pool.place(&shared, &known, &mut decision);
     }
     let burst = |at: usize| {
         let (pool, draws) = &mut workers[at % 8];

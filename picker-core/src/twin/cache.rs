@@ -26,6 +26,8 @@ pub(super) struct Twin {
     next_run: RunId,
     pub(super) health: Health,
     pub(super) adapters: Adapters,
+    /// The last ring entry that sent it a request of which nobody held anything; 0 for none.
+    pub(super) cold_at: u64,
     /// The last ring entry that was in it when it was taken over from another worker.
     pub(super) restored: u64,
 }
@@ -58,6 +60,7 @@ impl Default for Twin {
             next_run: 0,
             health: Health::default(),
             adapters: Adapters::default(),
+            cold_at: 0,
             restored: 0,
         }
     }
@@ -67,6 +70,7 @@ impl Twin {
     pub(super) fn encode(&self, writer: &mut Writer<'_>) {
         self.health.encode(writer);
         self.adapters.encode(writer);
+        writer.u64(self.cold_at);
         writer.u32(self.next_run);
         writer.u32(self.runs.len() as u32);
         for (id, run) in self.runs.iter().rev() {
@@ -83,6 +87,7 @@ impl Twin {
         let mut twin = Self {
             health: Health::decode(reader)?,
             adapters: Adapters::decode(reader)?,
+            cold_at: reader.u64()?,
             next_run: reader.u32()?,
             ..Self::default()
         };

@@ -234,6 +234,7 @@ fn a_placement_behind_a_block_that_is_not_held_teaches_nothing() {
         endpoint: ENDPOINT,
         owner: OWNER,
         adapter: None,
+        is_cold: false,
         depth: 2,
         parent: Some(prompt[1]),
         blocks: vec![prompt[2]],
@@ -373,6 +374,7 @@ fn described(next_run: u32, runs: &[WrittenRun<'_>], pinned: Option<u64>) -> Opt
     let mut writer = Writer(&mut bytes);
     Health::default().encode(&mut writer);
     Adapters::default().encode(&mut writer);
+    writer.u64(0);
     writer.u32(next_run);
     writer.u32(runs.len() as u32);
     for (id, parent, depth, blocks) in runs {
@@ -449,6 +451,7 @@ fn an_endpoint_is_found_when_others_before_it_have_gone() {
             endpoint: EndpointId(number),
             owner: OWNER,
             adapter: None,
+            is_cold: false,
             depth: 0,
             parent: None,
             blocks: (0..u64::from(number)).map(BlockHash).collect(),

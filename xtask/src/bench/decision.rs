@@ -145,6 +145,7 @@ impl Worker {
             endpoint,
             owner: OWNER,
             adapter: None,
+            is_cold: false,
             depth: 0,
             parent: None,
             blocks: blocks.collect(),

@@ -30,6 +30,15 @@ pub(super) const TYPES: &[PluginType] = &[
         ..PluginType::named("least-cost-scorer")
     },
     PluginType {
+        parameters: NO_HIT_LRU,
+        needs: &[PREFIX_PRODUCER],
+        make: |values| {
+            let size = usize::try_from(values.integer("lruSize")).unwrap_or(usize::MAX);
+            Ok(Roles::scorer(ScorerKind::NoHitLru(size)))
+        },
+        ..PluginType::named("no-hit-lru-scorer")
+    },
+    PluginType {
         parameters: PREFIX,
         needs: &[PREFIX_PRODUCER],
         make: prefix,
@@ -96,6 +105,28 @@ const LEAST_COST: &[Parameter] = &[
     factor("overflowWeight", LeastCost::DEFAULT.overflow_weight),
     factor("backlogWeight", LeastCost::DEFAULT.backlog_weight),
 ];
+
+const NO_HIT_LRU: &[Parameter] = &[
+    Parameter {
+        key: "lruSize",
+        kind: Kind::Integer(1, LRU_SIZE_MAX, Some(1024)),
+    },
+    Parameter {
+        key: "prefixMatchInfoProducerName",
+        kind: Kind::Text(None),
+    },
+    Parameter {
+        key: "prefixPluginType",
+        kind: Kind::Unused,
+    },
+    Parameter {
+        key: "prefixPluginName",
+        kind: Kind::Unused,
+    },
+];
+
+/// Endpoints that are remembered: far more than a pool has.
+const LRU_SIZE_MAX: i64 = 1 << 20;
 
 fn least_cost(values: Values<'_>) -> LeastCost {
     LeastCost {

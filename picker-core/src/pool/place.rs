@@ -1,0 +1,59 @@
+//! What all workers are told of a decision.
+
+use alloc::vec::Vec;
+
+use super::Pool;
+use super::decide::{Decision, Known};
+use crate::ring::{Entry, Placed};
+use crate::shared::SharedData;
+use crate::twin::Twins;
+use crate::{BlockHash, EndpointId};
+
+impl Pool {
+    /// Tells all workers that the picked endpoint holds the request's prompts from now on, and its
+    /// adapter.
+    pub(super) fn place(
+        &mut self,
+        shared: &impl SharedData,
+        known: &Known<'_>,
+        decision: &mut Decision,
+    ) {
+        let (pick, is_cold) = (&mut decision.pick, decision.is_cold);
+        let mut adapter = known.adapter;
+        let mut chains: Vec<&[BlockHash]> = known
+            .request
+            .prompts
+            .iter()
+            .map(|prompt| prompt.blocks.as_slice())
+            .collect();
+        chains.retain(|blocks| !blocks.is_empty());
+        if chains.is_empty() && (adapter.is_some() || is_cold) {
+            chains.push(&[]);
+        }
+        for blocks in chains {
+            let of = (pick.endpoint, adapter.take());
+            let placed = self.tell_placed(shared, of, blocks, is_cold);
+            // What takes no room is not given back.
+            let takes_room = !blocks.is_empty() || of.1.is_some();
+            pick.ticket.placed.extend(placed.filter(|_| takes_room));
+        }
+        if let Some(prefill) = pick.ticket.prefill.filter(|_| is_cold) {
+            self.tell_placed(shared, (prefill, None), &[], is_cold);
+        }
+    }
+
+    fn tell_placed(
+        &mut self,
+        shared: &impl SharedData,
+        (endpoint, adapter): (EndpointId, Option<u64>),
+        blocks: &[BlockHash],
+        is_cold: bool,
+    ) -> Option<u64> {
+        let owner = self.tally.owner();
+        let place = |twins: &Twins| {
+            let placed = twins.placement(endpoint, blocks, (owner, adapter));
+            Some(Entry::Placed(Placed { is_cold, ..placed }))
+        };
+        self.replica.tell(shared, place)
+    }
+}

@@ -1,0 +1,103 @@
+//! Plugins that remember: what one worker does, all others know.
+#![cfg(test)]
+
+use picker_core::{
+    Answered, BLOCK_BYTES, BlockHash, Draws, LocalData, Pick, Pool, PoolOptions, Prompt,
+    RING_RECORDS, Request, Snapshot, Span, Timestamp, parse_picker,
+};
+use serde_json::{Value, json};
+
+/// A worker of a pool of `endpoints` endpoints whose picker has `plugins`.
+struct Worker(Pool, Draws);
+
+impl Worker {
+    fn new(plugins: &Value, endpoints: u8, owner: u64) -> Self {
+        let document = json!({"plugins": plugins}).to_string();
+        let (plan, _) = parse_picker(document.as_bytes()).unwrap();
+        let options = PoolOptions {
+            name: "llm".into(),
+            plan,
+            staleness_threshold: Span::from_millis(2000),
+            ..PoolOptions::default()
+        };
+        let addresses = (1..=endpoints).map(|host| format!("10.0.0.{host}:80").parse().unwrap());
+        let pool = Pool::new(options, Snapshot::unknown(addresses), owner);
+        Self(pool, Draws::new(owner))
+    }
+
+    fn pick(&mut self, shared: &LocalData, request: &Request, millis: u64) -> Pick {
+        let now = at(millis);
+        self.0.pick(shared, request, &mut self.1, now).unwrap()
+    }
+
+    /// A request that is answered at once; the number of its endpoint.
+    fn ask(&mut self, shared: &LocalData, request: &Request, millis: u64) -> u32 {
+        let mut pick = self.pick(shared, request, millis);
+        let answered = Answered::default();
+        self.0
+            .on_done(shared, &mut pick.ticket, answered, at(millis));
+        pick.endpoint.0
+    }
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp(1_796_000_000_000_000).after(Span::from_millis(millis))
+}
+
+/// A request whose blocks are `length` links of the chain that starts with `seed`.
+fn prompt(seed: u64, length: u64) -> Request {
+    let blocks = (0..length).map(|depth| BlockHash(seed * 1_000_003 + depth));
+    let prompts = vec![Prompt {
+        bytes: length * BLOCK_BYTES as u64,
+        blocks: blocks.collect(),
+    }];
+    Request {
+        prompts,
+        ..Request::bodiless()
+    }
+}
+
+#[test]
+fn prompts_that_nobody_holds_go_round_over_all_workers() {
+    let plugins = json!([{"type": "no-hit-lru-scorer"}]);
+    let shared = LocalData::default();
+    let mut workers: Vec<Worker> = (1..=3)
+        .map(|owner| Worker::new(&plugins, 4, owner))
+        .collect();
+    let mut asked = Vec::new();
+    for number in 0..12 {
+        // Also prompts that are too short to have a block.
+        let cold = prompt(100 + number, number % 3);
+        let worker = &mut workers[number as usize % 3];
+        asked.push(worker.ask(&shared, &cold, number));
+    }
+    assert_eq!(asked, [1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4]);
+    // What somebody holds goes anywhere, and does not change the order.
+    for number in 0..10 {
+        workers[0].ask(&shared, &prompt(101, 1), 20 + number);
+    }
+    assert_eq!(workers[1].ask(&shared, &prompt(200, 2), 40), 1);
+    assert_eq!(workers[2].ask(&shared, &prompt(201, 2), 41), 2);
+}
+
+#[test]
+fn a_worker_that_comes_late_knows_the_order() {
+    let plugins = json!([{"type": "no-hit-lru-scorer"}]);
+    let shared = LocalData::default();
+    let mut first = Worker::new(&plugins, 4, 1);
+    for number in 0..6 {
+        first.ask(&shared, &prompt(100 + number, 2), 0);
+    }
+    // More than the ring keeps, of a prompt that somebody holds.
+    for number in 0..=RING_RECORDS {
+        first.ask(&shared, &prompt(100, 2), number);
+        if number % 100 == 0 {
+            first.0.tick(&shared, at(number * 100));
+        }
+    }
+    let mut late = Worker::new(&plugins, 4, 2);
+    late.0.tick(&shared, at(200_000));
+    assert!(!late.0.troubles().cold);
+    assert_eq!(late.ask(&shared, &prompt(300, 2), 200_001), 3);
+    assert_eq!(first.ask(&shared, &prompt(301, 2), 200_002), 4);
+}
