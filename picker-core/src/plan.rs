@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::identity::Identity;
+use crate::producers::Producers;
 use crate::profile::Profile;
 use crate::score::ScorerKind;
 use crate::session::Affinity;
@@ -24,6 +25,8 @@ pub struct Plan {
     pub headers: Vec<String>,
     /// What plugins say of requests.
     pub identities: Vec<Identity>,
+    /// What plugins want to be known.
+    pub producers: Producers,
     /// The document with every default filled in.
     pub document: Value,
 }
@@ -36,6 +39,7 @@ impl Plan {
             profiles: vec![profile],
             headers: Vec::new(),
             identities: Vec::new(),
+            producers: Producers::default(),
             document: Value::Null,
         }
     }

@@ -385,15 +385,20 @@ impl Pool {
         if endpoint.metrics.prefix_caching == Some(false) {
             return Some(0);
         }
-        let tokens = self.capacity_tokens(endpoint)?;
         // Others' prompts take their share of the cache.
         let ours = endpoint.cache_fit * endpoint.share.unwrap_or(1.0);
+        let blocks = |tokens: f64| Some((tokens * ours / self.means.block_tokens()) as usize);
+        let told = self.capacity_tokens(endpoint);
+        if self.options.capacity_tokens.is_none()
+            && let Some(tokens) = self.options.plan.producers.twin_tokens(told)
+        {
+            return blocks(tokens as f64);
+        }
         let offloaded = match self.options.capacity_tokens {
             None => endpoint.metrics.offload_tokens.unwrap_or(0),
             Some(_) => 0,
         };
-        let tokens = tokens as f64 * CAPACITY_USABLE + offloaded as f64;
-        Some((tokens * ours / self.means.block_tokens()) as usize)
+        blocks(told? as f64 * CAPACITY_USABLE + offloaded as f64)
     }
 
     fn capacity_tokens(&self, endpoint: &EndpointState) -> Option<u64> {

@@ -3,7 +3,7 @@
 
 use picker_core::{
     Answered, BLOCK_BYTES, BlockHash, Draws, LocalData, Pick, Pool, PoolOptions, Prompt,
-    RING_RECORDS, Request, Snapshot, Span, Timestamp, parse_picker,
+    RING_RECORDS, Request, Snapshot, Span, Timestamp, parse_picker, publish,
 };
 use serde_json::{Value, json};
 
@@ -54,6 +54,48 @@ fn prompt(seed: u64, length: u64) -> Request {
     Request {
         prompts,
         ..Request::bodiless()
+    }
+}
+
+/// Where a prompt of `length` blocks is sent twice: what is held of it then, and how much of it
+/// counts.
+fn matched_again(parameters: Value, capacity_tokens: Option<u64>, length: u64) -> (usize, usize) {
+    let plugins = json!([
+        {"type": "prefix-cache-scorer"},
+        {"type": "approx-prefix-cache-producer", "parameters": parameters},
+    ]);
+    let shared = LocalData::default();
+    let mut snapshot = Snapshot::unknown(["10.0.0.1:80".parse().unwrap()]);
+    for endpoint in &mut snapshot.endpoints {
+        endpoint.scraped_at = Some(at(0));
+        endpoint.metrics.capacity_tokens = capacity_tokens;
+    }
+    publish(&shared, "llm", &snapshot);
+    let mut worker = Worker::new(&plugins, 1, 1);
+    worker.ask(&shared, &prompt(1, length), 0);
+    let pick = worker.pick(&shared, &prompt(1, length), 1);
+    (pick.matched, pick.blocks)
+}
+
+/// A hash block is 64 tokens until answers tell otherwise. An endpoint that says its capacity has
+/// 95 % of it for prefixes.
+#[test]
+fn a_twin_is_as_large_as_the_endpoint_or_the_plugin_says() {
+    let of_blocks = |tune: bool, blocks: u64| json!({"autoTune": tune, "lruCapacityPerServer": blocks, "blockSizeTokens": 16});
+    for (parameters, told, expected) in [
+        (json!({}), None, (100, 100)),
+        (of_blocks(true, 40), None, (10, 100)),
+        (of_blocks(true, 40), Some(64 * 40), (38, 100)),
+        (of_blocks(false, 40), Some(64 * 40), (10, 100)),
+        (
+            json!({"maxPrefixTokensToMatch": 64 * 30 + 63}),
+            None,
+            (30, 30),
+        ),
+        (json!({"maxPrefixTokensToMatch": 10}), None, (0, 0)),
+    ] {
+        let found = matched_again(parameters.clone(), told, 100);
+        assert_eq!(found, expected, "{parameters} beside {told:?}");
     }
 }
 

@@ -5,6 +5,7 @@
 mod filters;
 mod others;
 mod pickers;
+mod producers;
 mod scorers;
 mod sessions;
 mod topology;
@@ -18,6 +19,7 @@ use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::identity::Source;
 use crate::picker::Picker;
+use crate::producers::Producers;
 use crate::saturation::Detector;
 use crate::score::ScorerKind;
 use crate::topology::Topology;
@@ -71,6 +73,28 @@ pub(super) struct Roles {
     pub(super) headers: Vec<String>,
     /// What it says of requests.
     pub(super) says: Option<Said>,
+    /// What it wants to be known.
+    pub(super) producers: Producers,
+    /// What was read differently from what is written.
+    pub(super) notes: Vec<Note>,
+}
+
+/// A parameter that was read differently from what is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Note {
+    /// Where, below `parameters`.
+    pub(super) key: &'static str,
+    /// How.
+    pub(super) what: Noted,
+}
+
+/// How a parameter was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Noted {
+    /// As this parameter, which takes its place.
+    Deprecated(&'static str),
+    /// Not at all, for this reason.
+    NoEffect(&'static str),
 }
 
 /// What a plugin says of requests.
@@ -121,6 +145,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static PluginType> {
         scorers::TYPES,
         topology::TYPES,
         pickers::TYPES,
+        producers::TYPES,
         sessions::TYPES,
         others::TYPES,
     ]

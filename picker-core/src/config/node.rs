@@ -101,6 +101,10 @@ impl<'a> Node<'a> {
         &self.path
     }
 
+    pub(super) fn value(&self) -> &'a Value {
+        self.value
+    }
+
     pub(super) fn warn(&self, warning: ConfigWarning) {
         self.report.warn(warning);
     }
@@ -408,7 +412,7 @@ impl<'a> Object<'a> {
     }
 
     pub(super) fn warn_at(&self, key: &str, warning: impl FnOnce(String) -> ConfigWarning) {
-        self.report.warn(warning(self.path_of(key)));
+        self.report.warn(warning(self.path_of_all(key)));
     }
 
     pub(super) fn fail(&self, cause: Cause) {
@@ -417,9 +421,7 @@ impl<'a> Object<'a> {
 
     /// `key` may be several with dots between them, one below the other.
     pub(super) fn fail_at(&self, key: &str, cause: Cause) {
-        let keys = key.split('.');
-        let path = keys.fold(self.path.clone(), |path, key| path_below(&path, key));
-        self.report.fail(&path, cause);
+        self.report.fail(&self.path_of_all(key), cause);
     }
 
     fn refuse_the_rest(&self) {
@@ -429,6 +431,11 @@ impl<'a> Object<'a> {
                 self.report.fail(&self.path_of(key), cause);
             }
         }
+    }
+
+    fn path_of_all(&self, keys: &str) -> String {
+        let below = |path: String, key| path_below(&path, key);
+        keys.split('.').fold(self.path.clone(), below)
     }
 
     fn path_of(&self, key: &str) -> String {

@@ -64,6 +64,7 @@ pub(super) fn document(document: &mut Object<'_>) -> Plan {
         handler: plugins.handler(),
         headers: plugins.headers(),
         identities,
+        producers: plugins.producers(),
         document: effective(&gates, &plugins, &profiles.document, parts),
         profiles: profiles.profiles,
     }

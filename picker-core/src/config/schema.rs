@@ -156,6 +156,7 @@ fn object(parameters: &'static [Parameter]) -> Value {
 fn value(kind: Kind) -> Value {
     let text = || json!({"type": "string", "maxLength": TEXT_BYTES_MAX});
     let mut schema = match kind {
+        Kind::Any => json!({}),
         Kind::Boolean(_) => json!({"type": "boolean"}),
         Kind::Choice(names, _) | Kind::NeededChoice(names) => json!({"enum": names}),
         Kind::Duration(..) => json!({"type": "string", "pattern": DURATION}),

@@ -70,6 +70,8 @@ pub(super) enum Kind {
     NeededText,
     /// A list of texts.
     Texts,
+    /// Any value, read as it is.
+    Any,
     /// Read and without effect; any value.
     Unused,
 }
@@ -167,6 +169,7 @@ fn given(node: &Node<'_>, kind: Kind) -> Option<Value> {
             let texts = list.filter_map(|it| it.text_that(Wanted::Text, is_short).map(Value::from));
             Some(texts.collect())
         }
+        Kind::Any => Some(node.value().clone()),
         Kind::Unused => None,
     }
 }

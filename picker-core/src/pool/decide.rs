@@ -45,7 +45,9 @@ impl Pool {
         let sessions = self.sessions.as_deref();
         let pinned = sessions.map_or_else(Vec::new, |it| it.pinned(&known.pins));
         let bytes: u64 = request.prompts.iter().map(|prompt| prompt.bytes).sum();
-        let blocks = request.prompts.iter().map(|prompt| prompt.blocks.len());
+        let producers = self.options.plan.producers;
+        let prompts = request.prompts.iter();
+        let blocks = prompts.map(|prompt| producers.counted(prompt.blocks.len()));
         let cx = Context {
             candidates: &candidates,
             request,
@@ -142,10 +144,10 @@ impl Pool {
     /// What each endpoint holds of the request's prompts, in the order of the snapshot.
     fn held(&self, request: &Request) -> Vec<Held> {
         let of_endpoint = |id| {
-            let held = request
-                .prompts
-                .iter()
-                .map(|prompt| self.twins().held(id, &prompt.blocks));
+            let held = request.prompts.iter().map(|prompt| {
+                let held = self.twins().held(id, &prompt.blocks);
+                self.options.plan.producers.counted_of(held)
+            });
             held.fold(Held::default(), Held::plus)
         };
         self.view

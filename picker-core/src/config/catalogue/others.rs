@@ -32,7 +32,6 @@ pub(super) const TYPES: &[PluginType] = &[
     part!("static-usage-limit-policy", UsageLimitPolicy),
     part!("metrics-data-source", Source),
     part!("core-metrics-extractor", Extractor),
-    part!("approx-prefix-cache-producer", Producer),
 ];
 
 impl PluginType {

@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 use serde_json::{Map, Value, json};
 
 use super::super::PLUGINS_MAX;
-use super::super::catalogue::{self, Part, PluginType, Roles, Said, Stability, TOPOLOGY_PRODUCER};
+use super::super::catalogue::{
+    self, Note, Noted, Part, PluginType, Roles, Said, Stability, TOPOLOGY_PRODUCER,
+};
 use super::super::error::{Cause, ConfigWarning, Wanted};
 use super::super::nearest::unknown;
 use super::super::node::{Node, Object};
@@ -15,6 +17,7 @@ use super::super::table::{self, Kind, Parameter, Values};
 use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::identity::Identity;
+use crate::producers::Producers;
 use crate::score::ScorerKind;
 
 /// A plugin with a name.
@@ -203,6 +206,12 @@ impl Plugins {
         headers
     }
 
+    /// What plugins want to be known; of several that want the same, what the first wants.
+    pub(super) fn producers(&self) -> Producers {
+        let producers = self.list.iter().map(|it| it.roles.producers);
+        producers.fold(Producers::default(), Producers::or)
+    }
+
     /// What plugins say of requests.
     pub(super) fn identities(&self) -> Vec<Identity> {
         let said = |plugin: &Plugin| {
@@ -244,6 +253,19 @@ impl Plugins {
             value
         };
         self.list.iter().map(value).collect()
+    }
+}
+
+fn warn_of(parameters: &Object<'_>, kind: &PluginType, notes: &[Note]) {
+    for Note { key, what } in notes {
+        parameters.warn_at(key, |path| match *what {
+            Noted::Deprecated(instead) => ConfigWarning::Deprecated {
+                path,
+                name: format!("{key} of {}", kind.name),
+                instead: instead.into(),
+            },
+            Noted::NoEffect(why) => ConfigWarning::NoEffect { path, why },
+        });
     }
 }
 
@@ -293,7 +315,10 @@ fn plugin(plugin: &mut Object<'_>, path: &str) -> Result<Plugin, String> {
         let parameters = table::read(section, kind.parameters);
         if section.mistakes() == before {
             match (kind.make)(Values(&parameters)) {
-                Ok(made) => roles = Some(made),
+                Ok(made) => {
+                    warn_of(section, kind, &made.notes);
+                    roles = Some(made);
+                }
                 Err(unfit) if unfit.key.is_empty() => section.fail(unfit.cause),
                 Err(unfit) => section.fail_at(unfit.key, unfit.cause),
             }

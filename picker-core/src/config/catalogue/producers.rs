@@ -1,0 +1,97 @@
+//! Plugins that keep what others read.
+
+use super::super::table::{Kind, Parameter, Unfit, Values};
+use super::{Note, Noted, Part, PluginType, Roles};
+use crate::block::PROMPT_BLOCKS_MAX;
+use crate::producers::{PrefixCache, Producers};
+
+pub(super) const TYPES: &[PluginType] = &[PluginType {
+    parameters: PREFIX_CACHE,
+    make: prefix_cache,
+    ..PluginType::named("approx-prefix-cache-producer")
+}];
+
+const PREFIX_CACHE: &[Parameter] = &[
+    Parameter {
+        key: "autoTune",
+        kind: Kind::Boolean(true),
+    },
+    Parameter {
+        key: "blockSizeTokens",
+        kind: Kind::Integer(-COUNT_MAX, COUNT_MAX, Some(BLOCK_TOKENS)),
+    },
+    Parameter {
+        key: "maxPrefixTokensToMatch",
+        kind: Kind::Integer(0, COUNT_MAX, Some(131_072)),
+    },
+    Parameter {
+        key: "maxPrefixBlocksToMatch",
+        kind: Kind::Integer(-COUNT_MAX, COUNT_MAX, Some(2048)),
+    },
+    Parameter {
+        key: "lruCapacityPerServer",
+        kind: Kind::Integer(-COUNT_MAX, COUNT_MAX, Some(LRU_BLOCKS)),
+    },
+    Parameter {
+        key: "blockSize",
+        kind: Kind::Integer(-COUNT_MAX, COUNT_MAX, None),
+    },
+];
+
+fn prefix_cache(values: Values<'_>) -> Result<Roles, Unfit> {
+    let mut block_tokens = values.integer("blockSizeTokens");
+    let mut notes = alloc::vec::Vec::new();
+    if values.has("blockSize") {
+        block_tokens = values.integer("blockSize");
+        notes.push(Note {
+            key: "blockSize",
+            what: Noted::Deprecated("blockSizeTokens"),
+        });
+    }
+    let believes = values.is("autoTune");
+    if block_tokens <= 0 && !believes {
+        return Err(Unfit::because(
+            "blockSizeTokens",
+            "a block has no tokens, and autoTune is off",
+            "choose a value from 1 up, or switch autoTune on",
+        ));
+    }
+    let positive = |count: i64, default: i64| if count > 0 { count } else { default };
+    let block_tokens = positive(block_tokens, BLOCK_TOKENS);
+    let capacity = positive(values.integer("lruCapacityPerServer"), LRU_BLOCKS);
+    // Hash blocks are 64 tokens, as of text.
+    let of_tokens = values.integer("maxPrefixTokensToMatch");
+    let blocks_max = if of_tokens > 0 {
+        of_tokens / HASH_BLOCK_TOKENS
+    } else {
+        positive(values.integer("maxPrefixBlocksToMatch"), COUNT_MAX)
+    };
+    let blocks_max = usize::try_from(blocks_max).unwrap_or(PROMPT_BLOCKS_MAX);
+    let cache = PrefixCache {
+        capacity_tokens: capacity.saturating_mul(block_tokens).unsigned_abs(),
+        believes,
+        blocks_max: blocks_max.min(PROMPT_BLOCKS_MAX),
+    };
+    Ok(Roles {
+        producers: Producers {
+            prefix_cache: Some(cache),
+        },
+        notes,
+        ..Roles::part(Part::Producer)
+    })
+}
+
+/// Tokens in an engine's block, unless something else is said: vLLM's default on GPUs.
+const BLOCK_TOKENS: i64 = 16;
+
+/// Blocks that a server holds, unless something else is said: half a million tokens.
+const LRU_BLOCKS: i64 = 31_250;
+
+/// Tokens in a hash block.
+const HASH_BLOCK_TOKENS: i64 = 64;
+
+/// The largest count that means anything: a product of two of them is still a number of tokens.
+const COUNT_MAX: i64 = 1 << 30;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+use super::super::super::picker::tests::{check, plan_of};
+use super::*;
+use serde_json::{Value, json};
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+fn producers(kind: &str, parameters: Value) -> Producers {
+    plan_of(json!({"plugins": [{"type": kind, "parameters": parameters}]})).producers
+}
+
+fn refused(kind: &str, parameters: Value, expected: &str) {
+    let picker = json!({"plugins": [{"type": kind, "parameters": parameters}]});
+    check(
+        picker,
+        &[&alloc::format!(".plugins[0].parameters.{expected}")],
+    );
+}
+
+#[test]
+fn a_prefix_cache_is_as_large_as_its_blocks_and_compares_as_many_as_fit() {
+    for (parameters, capacity_tokens, believes, blocks_max) in [
+        (json!({}), 500_000, true, 2048),
+        (
+            json!({"autoTune": false, "lruCapacityPerServer": 1000, "blockSizeTokens": 32}),
+            32_000,
+            false,
+            2048,
+        ),
+        (json!({"blockSize": 64}), 2_000_000, true, 2048),
+        (json!({"blockSizeTokens": 0}), 500_000, true, 2048),
+        (json!({"lruCapacityPerServer": 0}), 500_000, true, 2048),
+        (json!({"maxPrefixTokensToMatch": 6400}), 500_000, true, 100),
+        (json!({"maxPrefixTokensToMatch": 63}), 500_000, true, 0),
+        (
+            json!({"maxPrefixTokensToMatch": 0, "maxPrefixBlocksToMatch": 7}),
+            500_000,
+            true,
+            7,
+        ),
+        (
+            json!({"maxPrefixTokensToMatch": 0, "maxPrefixBlocksToMatch": 0}),
+            500_000,
+            true,
+            PROMPT_BLOCKS_MAX,
+        ),
+    ] {
+        let expected = PrefixCache {
+            capacity_tokens,
+            believes,
+            blocks_max,
+        };
+        let read = producers("approx-prefix-cache-producer", parameters.clone());
+        assert_eq!(read.prefix_cache, Some(expected), "{parameters}");
+    }
+    let no_tokens = "blockSizeTokens: a block has no tokens, and autoTune is off. Fix: choose a \
+                     value from 1 up, or switch autoTune on.";
+    for size in [0, -16] {
+        let parameters = json!({"autoTune": false, "blockSizeTokens": size});
+        refused("approx-prefix-cache-producer", parameters, no_tokens);
+    }
+    refused(
+        "approx-prefix-cache-producer",
+        json!({"maxPrefixTokensToMatch": -1}),
+        "maxPrefixTokensToMatch: -1 is not between 0 and 1073741824. Fix: choose a value from 0 to \
+         1073741824.",
+    );
+}
