@@ -3,8 +3,10 @@
 //! What takes time on this machine is only ever compared within one run.
 
 mod bodies;
+mod completions;
 pub mod cpu;
 mod decision;
+mod envoy_scenario;
 mod memory;
 mod overhead;
 mod prefixes;

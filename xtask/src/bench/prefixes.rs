@@ -1,16 +1,11 @@
 //! The requests of the published test: long prefixes, each of which comes back several times.
 
 use std::net::SocketAddr;
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use serde_json::json;
-use sim::load::{Bodies, LoadOptions, LoadReport, run_load};
-use tokio::time::interval;
+use anyhow::Result;
+use sim::load::LoadReport;
 
+use super::completions::{body, send, text};
 use crate::draw::Draw;
 
 /// Every prefix equally often, in a random order, each time with a suffix of its own.
@@ -24,48 +19,17 @@ pub(super) struct Prefixes {
 
 impl Prefixes {
     /// Sends all requests and waits for the answers; `what` is named on standard error.
-    ///
-    /// Any answer that is none is an error.
     pub(super) async fn send(
         &self,
         target: SocketAddr,
         concurrency: usize,
         what: &str,
     ) -> Result<LoadReport> {
-        let bodies = self.bodies();
-        let sent = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&sent);
-        let make = move |number: u64| {
-            counter.fetch_add(1, Ordering::Relaxed);
-            let body = usize::try_from(number).ok().and_then(|it| bodies.get(it));
-            body.cloned().unwrap_or_default().into()
-        };
-        let mut options = LoadOptions::new(target, Bodies::Generate(Arc::new(make)));
-        options.path = "/v1/completions".to_owned();
-        options.connections = concurrency;
-        options.requests_max = Some(REQUESTS as u64);
-        options.request_timeout = REQUEST_TIMEOUT;
-        options.keep_records = false;
-        let mut load = pin!(run_load(options));
-        let mut progress = interval(PROGRESS);
-        progress.tick().await;
-        let report = loop {
-            tokio::select! {
-                report = &mut load => break report?,
-                _ = progress.tick() => {
-                    let sent = sent.load(Ordering::Relaxed);
-                    eprintln!("{what}: {sent} of {REQUESTS} requests");
-                }
-            }
-        };
-        ensure!(
-            report.succeeded == report.requests,
-            "{what}: some requests failed:\n{report}"
-        );
-        Ok(report)
+        send(self.bodies(), target, concurrency, what).await
     }
 
-    fn bodies(&self) -> Vec<Vec<u8>> {
+    /// The bodies of all requests, in the order of sending.
+    pub(super) fn bodies(&self) -> Vec<Vec<u8>> {
         let mut draw = Draw::new(self.seed);
         let prefixes: Vec<String> = (0..PREFIXES)
             .map(|_| text(&mut draw, PREFIX_TOKENS))
@@ -75,29 +39,11 @@ impl Prefixes {
         let prefixes = order.into_iter().filter_map(|prefix| prefixes.get(prefix));
         prefixes
             .map(|prefix| {
-                let mut body = json!({
-                    "prompt": format!("{prefix}{}", text(&mut draw, SUFFIX_TOKENS)),
-                    "max_tokens": OUTPUT_TOKENS,
-                    // An engine that would stop early makes another test of it.
-                    "ignore_eos": true,
-                    "stream": true,
-                    "stream_options": {"include_usage": true},
-                });
-                if let Some(model) = &self.model {
-                    body["model"] = json!(model);
-                }
-                body.to_string().into_bytes()
+                let prompt = format!("{prefix}{}", text(&mut draw, SUFFIX_TOKENS));
+                body(&prompt, OUTPUT_TOKENS, self.model.as_deref())
             })
             .collect()
     }
-}
-
-/// Prose of exactly so many tokens of the simulated servers, and roughly as many of real ones.
-fn text(draw: &mut Draw, tokens: usize) -> String {
-    let bytes = tokens * TOKEN_BYTES;
-    let mut text = draw.prose(bytes);
-    text.truncate(bytes);
-    text
 }
 
 /// Different prefixes.
@@ -115,19 +61,11 @@ pub(super) const SUFFIX_TOKENS: usize = 128;
 /// Tokens of an answer.
 const OUTPUT_TOKENS: usize = 128;
 
-/// Bytes of a token, as the simulated servers cut text.
-const TOKEN_BYTES: usize = 4;
-
-/// How often progress is shown.
-const PROGRESS: Duration = Duration::from_secs(10);
-
-/// No queue of this test is as long as that, on whatever accelerator.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
+    use super::super::completions::TOKEN_BYTES;
     use super::*;
 
     #[test]

@@ -190,7 +190,7 @@ fn copies(host: &str) -> u32 {
 }
 
 /// The middle value, the mean of the two middle ones, 0 of none.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.as_slice() {

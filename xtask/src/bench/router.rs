@@ -22,6 +22,8 @@ pub(super) enum Router {
     RoundRobin,
     /// The filter with the reference picker's weights: queue 2, KV cache 2, prefix 3.
     Compatible,
+    /// The filter with two of these scorers: queue 2, KV cache 2.
+    QueueKv,
     /// The filter as it is by default, but for the parameters.
     LeastCost(LeastCost),
 }
@@ -39,10 +41,11 @@ impl Router {
         Ok(match (policy, rules) {
             (PolicyKind::RoundRobin, _) => vec![Self::RoundRobin],
             (PolicyKind::Compatible, _) => vec![Self::Compatible],
+            (PolicyKind::QueueKv, _) => vec![Self::QueueKv],
             (PolicyKind::LeastCost, []) => vec![Self::LeastCost(LeastCost::DEFAULT)],
             (PolicyKind::LeastCost, rules) => rules.iter().copied().map(Self::LeastCost).collect(),
             (other, _) => bail!(
-                "--policy {}: an Envoy has round-robin, compatible and least-cost",
+                "--policy {}: an Envoy has round-robin, queue-kv, compatible and least-cost",
                 other.name()
             ),
         })
@@ -57,7 +60,8 @@ impl Router {
         document["pools"][0]["engine"] = json!(engine.name());
         match self {
             Self::RoundRobin => {}
-            Self::Compatible => document["pools"][0]["picker"] = compatible(),
+            Self::Compatible => document["pools"][0]["picker"] = weighted(&COMPATIBLE),
+            Self::QueueKv => document["pools"][0]["picker"] = weighted(&QUEUE_KV),
             Self::LeastCost(rule) => document["pools"][0]["picker"] = least_cost(rule),
         }
         let mut bootstrap = compose(destination, addresses, bench.wasm, &document)?;
@@ -115,6 +119,7 @@ impl fmt::Display for Router {
         match self {
             Self::RoundRobin => f.pad("round robin"),
             Self::Compatible => f.pad("compatible 2/2/3"),
+            Self::QueueKv => f.pad("queue, KV cache 2/2"),
             Self::LeastCost(LeastCost::DEFAULT) => f.pad("least cost"),
             Self::LeastCost(rule) => {
                 let LeastCost {
@@ -128,18 +133,15 @@ impl fmt::Display for Router {
     }
 }
 
-/// The reference picker's configuration for a pool that shares prefixes.
-fn compatible() -> Value {
-    let weights = [
-        ("queue-scorer", 2),
-        ("kv-cache-utilization-scorer", 2),
-        ("prefix-cache-scorer", 3),
-    ];
-    let plugins = weights.map(|(scorer, _)| json!({"type": scorer}));
-    let weighted = weights.map(|(scorer, weight)| json!({"pluginRef": scorer, "weight": weight}));
+/// The reference picker's configuration with these scorers and weights.
+fn weighted(scorers: &[(&str, u32)]) -> Value {
+    let plugins = scorers.iter().map(|it| json!({"type": it.0}));
+    let refs = scorers
+        .iter()
+        .map(|it| json!({"pluginRef": it.0, "weight": it.1}));
     json!({
-        "plugins": plugins,
-        "schedulingProfiles": [{"name": "default", "plugins": weighted}],
+        "plugins": plugins.collect::<Vec<_>>(),
+        "schedulingProfiles": [{"name": "default", "plugins": refs.collect::<Vec<_>>()}],
     })
 }
 
@@ -154,6 +156,16 @@ fn least_cost(rule: LeastCost) -> Value {
     })
 }
 
+/// What the reference picker has for a pool that shares prefixes.
+const COMPATIBLE: [(&str, u32); 3] = [
+    ("queue-scorer", 2),
+    ("kv-cache-utilization-scorer", 2),
+    ("prefix-cache-scorer", 3),
+];
+
+/// The same where prompts share nothing.
+const QUEUE_KV: [(&str, u32); 2] = [("queue-scorer", 2), ("kv-cache-utilization-scorer", 2)];
+
 /// As many as a small proxy has; their state is shared, so that it makes no difference.
 const WORKERS: u32 = 2;
 
@@ -167,7 +179,7 @@ mod tests {
     fn the_documents_are_the_profiles_they_are_named_after() {
         let endpoint = "127.0.0.1:4711".parse().unwrap();
         for (picker, profile) in [
-            (compatible(), Profile::compatible()),
+            (weighted(&COMPATIBLE), Profile::compatible()),
             (least_cost(LeastCost::DEFAULT), Profile::default()),
         ] {
             let mut document = document(Destination::OriginalDst, &[endpoint]).unwrap();

@@ -30,9 +30,9 @@ pub struct RoutingArguments {
     /// The router; several are separated by commas. Without any, all
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     policy: Vec<PolicyKind>,
-    /// How many seeds to average over
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    seeds: u64,
+    /// How many seeds: 5, unless one shows enough
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
     /// The first seed; the others follow it
     #[arg(long, value_name = "K", default_value_t = 0)]
     first_seed: u64,
@@ -69,12 +69,13 @@ pub struct RoutingArguments {
     /// Write a picture of each situation into this directory
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
-    /// The published test through a real Envoy, with two servers that are simulated in real time
+    /// Through a real Envoy, with servers that are simulated in real time: headline or lora
     #[arg(long, conflicts_with_all = SIMULATED_ONLY)]
     envoy: bool,
     /// The published test on real engines through a real Envoy; once per engine
     #[arg(long = "endpoint", value_name = "HOST:PORT")]
-    #[arg(conflicts_with_all = SIMULATED_ONLY, conflicts_with_all = ["envoy", "policy", "rule"])]
+    #[arg(conflicts_with_all = SIMULATED_ONLY)]
+    #[arg(conflicts_with_all = ["envoy", "policy", "rule", "scenario", "seeds"])]
     endpoints: Vec<String>,
     /// The model to ask real engines for, instead of the first they serve
     #[arg(long, value_name = "NAME", requires = "endpoints")]
@@ -88,11 +89,14 @@ struct Scenarios(Vec<Scenario>);
 /// Runs what was asked for, prints the table and writes the files.
 pub fn routing(arguments: &RoutingArguments) -> Result<()> {
     if arguments.envoy {
+        let scenarios = arguments.scenario.iter().flat_map(|it| it.0.clone());
         return routing_envoy(&EnvoyArguments {
+            scenarios: &scenarios.collect::<Vec<_>>(),
             policies: &arguments.policy,
             rules: &arguments.rule,
             concurrency: &arguments.concurrency,
-            seed: arguments.first_seed,
+            first_seed: arguments.first_seed,
+            seeds: arguments.seeds,
             json: arguments.json.as_deref(),
         });
     }
@@ -163,7 +167,7 @@ fn policies(arguments: &RoutingArguments, source: &Source) -> Vec<PolicyKind> {
     }
     let has_adapters = matches!(source, Source::Scenario(Scenario::Lora));
     let all = PolicyKind::ALL.into_iter();
-    all.filter(|&policy| has_adapters || policy != PolicyKind::GaieLora)
+    all.filter(|policy| has_adapters || !policy.is_for_adapters())
         .collect()
 }
 
@@ -181,7 +185,8 @@ fn variants(arguments: &RoutingArguments, policy: PolicyKind) -> Vec<(usize, Lea
     let mut variants = Vec::new();
     for &workers in workers {
         for &rule in rules {
-            let seeds = arguments.first_seed..arguments.first_seed + arguments.seeds;
+            let count = arguments.seeds.unwrap_or(SEEDS);
+            let seeds = arguments.first_seed..arguments.first_seed + count;
             variants.extend(seeds.map(|seed| (workers, rule, seed)));
         }
     }
@@ -264,4 +269,7 @@ fn scenarios(name: &str) -> Result<Scenarios, String> {
 const PROGRESS_RUNS: usize = 50;
 
 /// What has no meaning without a simulation in virtual time.
-const SIMULATED_ONLY: [&str; 5] = ["scenario", "seeds", "workers", "trace", "plot"];
+const SIMULATED_ONLY: [&str; 3] = ["workers", "trace", "plot"];
+
+/// Seeds to average over in virtual time, which costs next to nothing.
+const SEEDS: u64 = 5;

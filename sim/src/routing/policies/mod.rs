@@ -83,6 +83,8 @@ pub enum PolicyKind {
     LeastCost,
     /// Our picker with the weights of the reference picker.
     Compatible,
+    /// The same without the prefix score.
+    QueueKv,
     /// In turn.
     RoundRobin,
     /// At random.
@@ -115,9 +117,10 @@ pub enum PolicyKind {
 
 impl PolicyKind {
     /// All of them, ours first.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::LeastCost,
         Self::Compatible,
+        Self::QueueKv,
         Self::Hand,
         Self::LlmDPrecise,
         Self::LMetric,
@@ -139,6 +142,7 @@ impl PolicyKind {
         match self {
             Self::LeastCost => "least-cost",
             Self::Compatible => "compatible",
+            Self::QueueKv => "queue-kv",
             Self::RoundRobin => "round-robin",
             Self::Random => "random",
             Self::KubeProxy => "kube-proxy",
@@ -158,7 +162,12 @@ impl PolicyKind {
 
     /// Whether it is the code of this repository, which runs in every worker of an Envoy.
     pub fn is_ours(self) -> bool {
-        matches!(self, Self::LeastCost | Self::Compatible)
+        matches!(self, Self::LeastCost | Self::Compatible | Self::QueueKv)
+    }
+
+    /// Whether it is worth a row only where requests need adapters.
+    pub fn is_for_adapters(self) -> bool {
+        matches!(self, Self::GaieLora | Self::QueueKv)
     }
 
     /// Whether it is granted knowledge that a router has only with events from the engines.
@@ -174,6 +183,7 @@ impl PolicyKind {
         match self {
             Self::LeastCost => Box::new(ours::Ours::least_cost(dice, workers, rule)),
             Self::Compatible => Box::new(ours::Ours::compatible(dice, workers)),
+            Self::QueueKv => Box::new(ours::Ours::queue_kv(dice, workers)),
             Self::RoundRobin => Box::new(simple::RoundRobin::default()),
             Self::Random => Box::new(simple::Random(dice)),
             Self::KubeProxy => Box::new(simple::KubeProxy::new(dice)),

@@ -51,6 +51,13 @@ impl Ours {
         Self::new(Profile::compatible(), dice, workers)
     }
 
+    /// The same without the prefix scorer.
+    pub(super) fn queue_kv(dice: Dice, workers: usize) -> Self {
+        let mut profile = Profile::compatible();
+        profile.scorers.retain(|it| it.scorer != ScorerKind::Prefix);
+        Self::new(profile, dice, workers)
+    }
+
     fn new(profile: Profile, dice: Dice, workers: usize) -> Self {
         Self {
             profile,
