@@ -1,17 +1,19 @@
 //! Which LoRA adapters an endpoint has loaded, as far as our own requests tell.
 //!
 //! An engine's page names only adapters with live requests, so an idle one that is still loaded is
-//! known by memory.
+//! known by memory, and one that is new before any page can name it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::mem;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::EndpointId;
 use crate::bytes::{Reader, Writer};
-use crate::metrics::Lora;
 use crate::request::Request;
+use crate::snapshot::EndpointState;
+use crate::twin::Twins;
+use crate::{EndpointId, Timestamp};
 
 /// The adapters of one endpoint.
 #[derive(Default)]
@@ -21,43 +23,81 @@ pub(crate) struct Adapters {
     slots: Option<usize>,
 }
 
-/// The adapters that the endpoints' pages name.
+/// The adapters that the endpoints' pages name, and which names are none.
 #[derive(Default)]
 pub(crate) struct ListedAdapters {
-    /// By hash of the name, of each endpoint.
-    listed: BTreeMap<EndpointId, Vec<u64>>,
-    /// All that a page has ever named: a model of another name is a base model.
+    /// Of each endpoint that serves adapters.
+    listed: BTreeMap<EndpointId, Listed>,
+    /// All that a page has ever named.
     known: BTreeSet<u64>,
+    /// How often a page was read that did not name it while a request for it was there.
+    missed: BTreeMap<u64, u32>,
+}
+
+/// What a page names.
+struct Listed {
+    read_at: Option<Timestamp>,
+    /// By hash of the name.
+    adapters: Vec<u64>,
 }
 
 impl ListedAdapters {
-    /// Forgets what the pages named, but not which names are adapters.
-    pub(crate) fn clear(&mut self) {
-        self.listed.clear();
-        if self.known.len() > KNOWN_MAX {
+    /// Takes in what the pages of `endpoints` name; `twins` have what was sent there.
+    pub(crate) fn follow(&mut self, endpoints: &[EndpointState], twins: &Twins) {
+        if self.known.len() + self.missed.len() > KNOWN_MAX {
             self.known.clear();
+            self.missed.clear();
+        }
+        let before = mem::take(&mut self.listed);
+        for endpoint in endpoints {
+            let Some(lora) = &endpoint.metrics.lora else {
+                continue;
+            };
+            let names = lora.running.iter().chain(&lora.waiting);
+            let mut adapters: Vec<u64> = names.map(|name| adapter_hash(name)).collect();
+            adapters.sort_unstable();
+            adapters.dedup();
+            let read_at = endpoint.scraped_at;
+            let is_new = before
+                .get(&endpoint.id)
+                .is_none_or(|it| it.read_at != read_at);
+            if is_new {
+                self.learn(&adapters, twins.adapters(endpoint.id));
+            }
+            self.listed
+                .insert(endpoint.id, Listed { read_at, adapters });
         }
     }
 
-    /// Takes in what the page of `endpoint` names.
-    pub(crate) fn follow(&mut self, endpoint: EndpointId, lora: &Lora) {
-        let names = lora.running.iter().chain(&lora.waiting);
-        let mut listed: Vec<u64> = names.map(|name| adapter_hash(name)).collect();
-        listed.sort_unstable();
-        listed.dedup();
-        self.known.extend(&listed);
-        self.listed.insert(endpoint, listed);
+    fn learn(&mut self, listed: &[u64], sent: Option<&Adapters>) {
+        for adapter in listed {
+            self.missed.remove(adapter);
+            self.known.insert(*adapter);
+        }
+        let sent = sent.map_or(&[][..], |sent| &sent.loaded);
+        for (name, _) in sent.iter().filter(|(_, requests)| *requests > 0) {
+            if !self.known.contains(name) {
+                *self.missed.entry(*name).or_default() += 1;
+            }
+        }
     }
 
     /// What the page of `endpoint` names; `None` when it serves no adapters.
     pub(crate) fn of(&self, endpoint: EndpointId) -> Option<impl Iterator<Item = u64> + Clone> {
-        Some(self.listed.get(&endpoint)?.iter().copied())
+        Some(self.listed.get(&endpoint)?.adapters.iter().copied())
     }
 
     /// The hash of the adapter that the request needs; `None` for a base model.
+    ///
+    /// Where adapters are served, a name that is new is taken for one: the first requests come
+    /// before any page can name it, and they would load it everywhere.
     pub(crate) fn needed_by(&self, request: &Request) -> Option<u64> {
+        if self.listed.is_empty() {
+            return None;
+        }
         let hash = adapter_hash(request.model.as_deref()?);
-        self.known.contains(&hash).then_some(hash)
+        let missed = self.missed.get(&hash).copied().unwrap_or_default();
+        (missed < MISSED_MAX).then_some(hash)
     }
 }
 
@@ -66,6 +106,8 @@ impl ListedAdapters {
 pub struct AdapterFit {
     /// It has to be loaded first.
     pub loads: bool,
+    /// No slot is empty: another adapter makes room for it.
+    pub evicts: bool,
     /// All slots of a batch are taken by requests for others.
     pub waits: bool,
 }
@@ -111,12 +153,14 @@ impl Adapters {
             .filter(|(_, requests)| *requests > 0)
             .count();
         let is_active = is_listed || own.is_some_and(|(_, requests)| *requests > 0);
-        let full = self
-            .slots
-            .is_some_and(|slots| active.max(listed.count()) >= slots);
+        let named = listed.count();
+        let has_slots_beyond =
+            |count: usize| self.slots.is_none_or(|slots| count.max(named) < slots);
+        let loads = own.is_none() && !is_listed;
         AdapterFit {
-            loads: own.is_none() && !is_listed,
-            waits: full && !is_active,
+            loads,
+            evicts: loads && !has_slots_beyond(self.loaded.len()),
+            waits: !has_slots_beyond(active) && !is_active,
         }
     }
 
@@ -151,8 +195,12 @@ impl Adapters {
     }
 }
 
-/// Names remembered as adapters; past it they are learnt again from the pages.
+/// Names remembered as adapters or as none; past it they are learnt again from the pages.
 const KNOWN_MAX: usize = 65_536;
+
+/// Pages that have to miss a name before it is taken for a base model's. A few miss an adapter too:
+/// a request passes the engine's front end first, and the load of its adapter may take seconds.
+const MISSED_MAX: u32 = 32;
 
 /// Adapters remembered for an endpoint that does not tell how many it has room for.
 const ADAPTERS_MAX: usize = 64;
@@ -164,8 +212,12 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
-    fn fit(loads: bool, waits: bool) -> AdapterFit {
-        AdapterFit { loads, waits }
+    fn fit(loads: bool, evicts: bool, waits: bool) -> AdapterFit {
+        AdapterFit {
+            loads,
+            evicts,
+            waits,
+        }
     }
 
     #[test]
@@ -173,17 +225,18 @@ mod tests {
         let mut adapters = Adapters::default();
         adapters.set_slots(Some(2));
         for adapter in [1, 2] {
+            assert_eq!(adapters.fit(adapter, empty()), fit(true, false, false));
             adapters.begin(adapter);
             adapters.end(adapter);
         }
-        assert_eq!(adapters.fit(1, empty()), fit(false, false));
+        assert_eq!(adapters.fit(1, empty()), fit(false, false, false));
         adapters.begin(3);
         assert_eq!(
             adapters.fit(1, empty()),
-            fit(true, false),
+            fit(true, true, false),
             "it was used longest ago"
         );
-        assert_eq!(adapters.fit(2, empty()), fit(false, false));
+        assert_eq!(adapters.fit(2, empty()), fit(false, false, false));
     }
 
     #[test]
@@ -192,17 +245,17 @@ mod tests {
         adapters.set_slots(Some(2));
         adapters.begin(1);
         adapters.begin(2);
-        assert_eq!(adapters.fit(2, empty()), fit(false, false));
-        assert_eq!(adapters.fit(3, empty()), fit(true, true));
+        assert_eq!(adapters.fit(2, empty()), fit(false, false, false));
+        assert_eq!(adapters.fit(3, empty()), fit(true, true, true));
         adapters.end(1);
-        assert_eq!(adapters.fit(3, empty()), fit(true, false));
+        assert_eq!(adapters.fit(3, empty()), fit(true, true, false));
     }
 
     #[test]
     fn what_the_page_names_is_loaded_and_takes_slots() {
         let mut adapters = Adapters::default();
         adapters.set_slots(Some(1));
-        assert_eq!(adapters.fit(7, once(7)), fit(false, false));
-        assert_eq!(adapters.fit(8, once(7)), fit(true, true));
+        assert_eq!(adapters.fit(7, once(7)), fit(false, false, false));
+        assert_eq!(adapters.fit(8, once(7)), fit(true, true, true));
     }
 }

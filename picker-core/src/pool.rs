@@ -348,13 +348,8 @@ impl Pool {
 
     /// Keeps a twin for every listed endpoint, of the size it tells, and for no other.
     fn follow_view(&mut self) {
-        self.adapters.clear();
         let endpoints = &self.view.snapshot().endpoints;
-        for endpoint in endpoints {
-            if let Some(lora) = &endpoint.metrics.lora {
-                self.adapters.follow(endpoint.id, lora);
-            }
-        }
+        self.adapters.follow(endpoints, &self.replica.twins);
         let fit = |endpoint: &EndpointState| Fit {
             endpoint: endpoint.id,
             capacity: self.capacity_blocks(endpoint),

@@ -509,6 +509,77 @@ fn an_adapter_goes_where_it_was_loaded_although_the_page_forgot_it() {
     }
 }
 
+/// Endpoints that serve adapters, of which none is named on a page that was read at `now`.
+fn serving_adapters(count: u8, now: Timestamp) -> Snapshot {
+    let mut snapshot = idle(count, now);
+    for endpoint in &mut snapshot.endpoints {
+        endpoint.metrics.lora = Some(crate::Lora {
+            max: Some(4),
+            ..Default::default()
+        });
+    }
+    snapshot
+}
+
+#[test]
+fn an_adapter_that_no_page_has_named_yet_is_loaded_once() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(4, 1);
+    publish(&shared, "llm", &serving_adapters(4, Timestamp(0)));
+    let mut sent_to = |model: &str| {
+        let request = Request {
+            model: Some(model.into()),
+            ..Request::bodiless()
+        };
+        let mut pick = pool
+            .pick(&shared, &request, &mut draws, Timestamp(0))
+            .unwrap();
+        pool.on_done(&shared, &mut pick.ticket, Answered::default(), Timestamp(0));
+        pick.endpoint
+    };
+    for model in ["a", "b", "c", "d"] {
+        let first = sent_to(model);
+        assert!((0..10).all(|_| sent_to(model) == first), "{model}");
+    }
+}
+
+#[test]
+fn a_name_that_no_page_names_while_it_is_served_is_a_base_model() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(2, 1);
+    let request = Request {
+        model: Some("base".into()),
+        ..Request::bodiless()
+    };
+    let millis = |millis: u64| Timestamp(1000 * millis);
+    publish(&shared, "llm", &serving_adapters(2, millis(0)));
+    let mut served = pool.pick(&shared, &request, &mut draws, millis(0)).unwrap();
+    let mut needs = |at: u64, read_at: u64, named: &[&str]| {
+        let mut snapshot = serving_adapters(2, millis(read_at));
+        for endpoint in &mut snapshot.endpoints {
+            let lora = endpoint.metrics.lora.as_mut().unwrap();
+            lora.running = named.iter().map(|name| String::from(*name)).collect();
+        }
+        publish(&shared, "llm", &snapshot);
+        pool.tick(&shared, millis(at));
+        pool.adapters.needed_by(&request).is_some()
+    };
+    assert!((1..=31).all(|page| needs(100 * page, 100 * page, &[])));
+    assert!(
+        (32..=50).all(|tick| needs(100 * tick, 3100, &[])),
+        "a page that is read once counts once"
+    );
+    assert!(!needs(5100, 5100, &[]), "the 32nd page");
+    assert!(needs(5200, 5200, &["base"]), "what a page names is one");
+    assert!((53..=100).all(|page| needs(100 * page, 100 * page, &[])));
+    pool.on_done(
+        &shared,
+        &mut served.ticket,
+        Answered::default(),
+        millis(10_100),
+    );
+}
+
 #[test]
 fn a_worker_that_comes_late_or_fell_behind_knows_what_the_others_know() {
     let shared = LocalData::default();

@@ -98,7 +98,12 @@ fn home(cx: &Context<'_>) -> Option<usize> {
 
 /// What the request's adapter costs at an endpoint with so many `others`.
 fn adapter_cost(adapter: Option<AdapterFit>, others: f64) -> f64 {
-    let Some(AdapterFit { loads, waits }) = adapter else {
+    let Some(AdapterFit {
+        loads,
+        evicts,
+        waits,
+    }) = adapter
+    else {
         return 0.0;
     };
     let loading = if loads {
@@ -111,7 +116,8 @@ fn adapter_cost(adapter: Option<AdapterFit>, others: f64) -> f64 {
     } else {
         0.0
     };
-    loading + waiting
+    let evicting = if evicts { ADAPTER_LOSS } else { 0.0 };
+    loading + evicting + waiting
 }
 
 /// KV blocks of 16 tokens that would be missing with this request on top of those in flight.
@@ -142,6 +148,9 @@ const HOME_MISSING: f64 = 0.1;
 
 /// Prompt tokens whose computation takes as long as loading an adapter.
 const ADAPTER_LOAD: f64 = 3000.0;
+
+/// The same for loading an adapter again that made room.
+const ADAPTER_LOSS: f64 = 1000.0;
 
 /// The same for making room among adapters in use.
 const ADAPTER_SWAP: f64 = 6000.0;
@@ -244,14 +253,24 @@ mod tests {
 
     #[test]
     fn an_adapter_to_load_or_to_wait_for_costs_more() {
-        let fit = |loads, waits| Some(AdapterFit { loads, waits });
+        let fit = |loads, evicts, waits| AdapterFit {
+            loads,
+            evicts,
+            waits,
+        };
         assert_eq!(adapter_cost(None, 2.0), 0.0);
-        assert_eq!(adapter_cost(fit(false, false), 2.0), 0.0);
-        assert_eq!(adapter_cost(fit(true, false), 2.0), 9000.0);
-        assert_eq!(
-            adapter_cost(fit(true, true), 0.0),
-            3000.0 + 6000.0 + 30_000.0
-        );
+        for (fit, others, cost) in [
+            (fit(false, false, false), 2.0, 0.0),
+            (fit(true, false, false), 2.0, 9000.0),
+            (fit(true, true, false), 2.0, 9000.0 + 1000.0),
+            (
+                fit(true, true, true),
+                0.0,
+                3000.0 + 1000.0 + 6000.0 + 30_000.0,
+            ),
+        ] {
+            assert_eq!(adapter_cost(Some(fit), others), cost, "{fit:?}");
+        }
     }
 
     #[test]
