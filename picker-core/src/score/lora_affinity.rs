@@ -75,10 +75,14 @@ mod tests {
         }
         let candidate = |(place, endpoint): (usize, _)| {
             let is_remembered = rows.get(place).is_some_and(|it| it.3);
-            let (loads, waits) = (false, false);
+            let (loads, waits, evicts) = (false, false, false);
             Candidate {
                 fresh: place < rows.len(),
-                adapter: is_remembered.then_some(AdapterFit { loads, waits }),
+                adapter: is_remembered.then_some(AdapterFit {
+                    loads,
+                    waits,
+                    evicts,
+                }),
                 ..Candidate::idle(endpoint)
             }
         };

@@ -54,7 +54,9 @@ impl Ours {
     /// The same without the prefix scorer.
     pub(super) fn queue_kv(dice: Dice, workers: usize) -> Self {
         let mut profile = Profile::compatible();
-        profile.scorers.retain(|it| it.scorer != ScorerKind::Prefix);
+        profile
+            .scorers
+            .retain(|it| !matches!(it.scorer, ScorerKind::Prefix(_)));
         Self::new(profile, dice, workers)
     }
 
