@@ -112,6 +112,8 @@ fn it_leaves_when_the_first_token_takes_too_long_there() {
         ..AFFINITY
     };
     check(Filter::PrefixAffinity(endless), &busy(9000), &[0, 1]);
+    let nobody = [holding(0, 9000), holding(7, 0)];
+    check(Filter::PrefixAffinity(endless), &nobody, &[0, 1]);
     // Nobody's time is known, so none is longer.
     let predicted = PrefixAffinity {
         source: TtftSource::Prediction,
@@ -197,7 +199,8 @@ fn a_detector_lets_pass_what_is_less_than_full() {
     };
     let rows = [telling(3.0, 0.4), telling(4.0, 0.0), telling(0.0, 0.5)];
     check(filter(0.0), &rows, &[0]);
-    check(filter(0.25), &rows, &[0, 1, 2]);
+    let fuller = [rows[0], rows[1], rows[2], telling(5.0, 0.0)];
+    check(filter(0.25), &fuller, &[0, 1, 2]);
     check(filter(0.0), &rows[1..], &[0, 1]);
     let concurrency = |requests, tokens| {
         Filter::HasRoom(Detector::Concurrency(Concurrency {
@@ -258,6 +261,12 @@ fn endpoints_near_the_peer_pass_or_all_when_none_is() {
     check(near(Level::Rack), &rows, &[0, 1, 5]);
     check(near(Level::Region), &rows, &[0, 1, 2, 5]);
     check(near(Level::Host), &rows[..5], &[0, 1, 2, 3, 4]);
+    let nameless = at(&[("h", ""), ("z", "1")]);
+    check(
+        near(Level::Host),
+        &[nameless, rows[0], nameless],
+        &[0, 1, 2],
+    );
     let own = Row {
         labels: &[("x", "1")],
         ..Row::default()
