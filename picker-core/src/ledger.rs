@@ -21,6 +21,9 @@ pub struct Load {
     /// Prompt tokens in flight that the endpoint has to compute and that have not given a first
     /// byte yet.
     pub prefill_tokens: u32,
+    /// Tokens that count until their answers end: those that answers are expected to have, and those of
+    /// prompts once they are computed. 0 unless the plan asks for it.
+    pub kept_tokens: u32,
     /// Requests sent so far; wraps.
     pub sent: u32,
     /// Prompt tokens in those; wraps.
@@ -38,6 +41,7 @@ impl Load {
     pub fn add(&mut self, other: Self) {
         self.requests = self.requests.saturating_add(other.requests);
         self.prefill_tokens = self.prefill_tokens.saturating_add(other.prefill_tokens);
+        self.kept_tokens = self.kept_tokens.saturating_add(other.kept_tokens);
         self.sent = self.sent.wrapping_add(other.sent);
         self.sent_tokens = self.sent_tokens.wrapping_add(other.sent_tokens);
         self.matched_tokens = self.matched_tokens.wrapping_add(other.matched_tokens);
@@ -45,16 +49,28 @@ impl Load {
         self.cached_tokens = self.cached_tokens.wrapping_add(other.cached_tokens);
     }
 
-    /// Adds one request with `prefill_tokens` to go that was sent elsewhere first.
-    pub fn take_over(&mut self, prefill_tokens: u32) {
-        self.requests = self.requests.saturating_add(1);
-        self.prefill_tokens = self.prefill_tokens.saturating_add(prefill_tokens);
+    /// Tokens in flight: of prompts that are not computed yet, and those that are kept.
+    pub fn tokens(&self) -> u64 {
+        u64::from(self.prefill_tokens) + u64::from(self.kept_tokens)
     }
 
-    /// Takes out one request that had `prefill_tokens` to go.
-    pub fn release(&mut self, prefill_tokens: u32) {
+    /// Adds one request with `prefill_tokens` to go and `kept_tokens` that was sent elsewhere first.
+    pub fn take_over(&mut self, prefill_tokens: u32, kept_tokens: u32) {
+        self.requests = self.requests.saturating_add(1);
+        self.prefill_tokens = self.prefill_tokens.saturating_add(prefill_tokens);
+        self.kept_tokens = self.kept_tokens.saturating_add(kept_tokens);
+    }
+
+    /// Takes out one request that had `prefill_tokens` to go and `kept_tokens`.
+    pub fn release(&mut self, prefill_tokens: u32, kept_tokens: u32) {
         self.requests = self.requests.saturating_sub(1);
         self.prefill_tokens = self.prefill_tokens.saturating_sub(prefill_tokens);
+        self.kept_tokens = self.kept_tokens.saturating_sub(kept_tokens);
+    }
+
+    /// Keeps `tokens` of a prompt that are computed now until the answer ends.
+    pub(crate) fn keep(&mut self, tokens: u32) {
+        self.kept_tokens = self.kept_tokens.saturating_add(tokens);
     }
 }
 
@@ -176,6 +192,7 @@ impl Row {
                 endpoint.0,
                 load.requests,
                 load.prefill_tokens,
+                load.kept_tokens,
                 load.sent,
                 load.sent_tokens,
                 load.matched_tokens,
@@ -304,11 +321,12 @@ fn load_in(bytes: &[u8; LOAD_BYTES]) -> Load {
     Load {
         requests: number_in(bytes, 1),
         prefill_tokens: number_in(bytes, 2),
-        sent: number_in(bytes, 3),
-        sent_tokens: number_in(bytes, 4),
-        matched_tokens: number_in(bytes, 5),
-        checked_tokens: number_in(bytes, 6),
-        cached_tokens: number_in(bytes, 7),
+        kept_tokens: number_in(bytes, 3),
+        sent: number_in(bytes, 4),
+        sent_tokens: number_in(bytes, 5),
+        matched_tokens: number_in(bytes, 6),
+        checked_tokens: number_in(bytes, 7),
+        cached_tokens: number_in(bytes, 8),
     }
 }
 
@@ -360,11 +378,11 @@ pub const ROW_LIFETIME: Span = Span::from_millis(2000);
 /// Bytes of a row before its loads: owner, slot, heartbeat and their number.
 const ROW_BYTES: usize = 19;
 
-/// Bytes of an endpoint's load: its number and the seven of [`Load`].
-const LOAD_BYTES: usize = 32;
+/// Bytes of an endpoint's load: its number and the eight of [`Load`].
+const LOAD_BYTES: usize = 36;
 
 /// The first byte of a ledger; raised when the layout changes.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 #[cfg(test)]
 mod tests {

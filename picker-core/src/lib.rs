@@ -103,7 +103,7 @@ pub use metrics::{EndpointMetrics, Lora};
 pub use picker::{Picker, PickerKind};
 pub use plan::Plan;
 pub use pool::{Labels, Pool, PoolOptions, Troubles};
-pub use producers::{PrefixCache, Producers};
+pub use producers::{OutputEstimate, PrefixCache, Producers};
 pub use profile::{Profile, Ranked, WeightedScorer};
 pub use reading::{PageError, Reading, Warning, detect_engine, read_page};
 pub use refusal::Refusal;

@@ -148,8 +148,13 @@ impl Pool {
         if let Some(endpoint) = ticket.endpoint
             && tokens > 0
         {
+            let keeps = self.options.plan.producers.outputs.is_some();
             let load = self.tally.load_mut(endpoint);
             load.prefill_tokens = load.prefill_tokens.saturating_sub(tokens);
+            if keeps {
+                load.keep(tokens);
+                ticket.kept_tokens = ticket.kept_tokens.saturating_add(tokens);
+            }
             self.tell_soon(shared, now);
         }
     }
@@ -192,9 +197,9 @@ impl Pool {
         }
         self.served.missed();
         if let Some(served) = served {
-            let prefill_tokens = ticket.prefill_tokens;
-            self.tally.load_mut(chosen).release(prefill_tokens);
-            self.tally.load_mut(served).take_over(prefill_tokens);
+            let (prefill, kept) = (ticket.prefill_tokens, ticket.kept_tokens);
+            self.tally.load_mut(chosen).release(prefill, kept);
+            self.tally.load_mut(served).take_over(prefill, kept);
             ticket.endpoint = Some(served);
             self.tell_soon(shared, now);
         }
@@ -247,7 +252,7 @@ impl Pool {
             return;
         };
         let load = self.tally.load_mut(endpoint);
-        load.release(ticket.prefill_tokens);
+        load.release(ticket.prefill_tokens, ticket.kept_tokens);
         if let Some(cached) = answered.cached_tokens {
             load.checked_tokens = load.checked_tokens.wrapping_add(ticket.matched_tokens);
             load.cached_tokens = load.cached_tokens.wrapping_add(cached);

@@ -112,7 +112,7 @@ impl ScorerKind {
             Self::Queue => queue::score(cx, Measure::WaitingQueue, scores),
             Self::RunningRequests => queue::score(cx, Measure::RunningRequests, scores),
             Self::TokenLoad(most) => each(cx, scores, &|it| {
-                let backlog = f64::from(it.load.prefill_tokens) + cx.missing_tokens(it) as f64;
+                let backlog = (it.load.tokens() + cx.missing_tokens(it)) as f64;
                 below(backlog, *most)
             }),
             Self::Topology(topology) => each(cx, scores, &|it| {
@@ -351,7 +351,9 @@ mod tests {
     fn a_backlog_scores_by_what_is_left_of_the_threshold_with_this_prompt() {
         let endpoint = EndpointState::unknown(EndpointId(1), "1.1.1.1:1".parse().unwrap());
         let mut candidates = [Candidate::idle(&endpoint); 3];
-        candidates[0].load.prefill_tokens = 640;
+        // Answers count beside prompts, where the plan wants that.
+        candidates[0].load.prefill_tokens = 600;
+        candidates[0].load.kept_tokens = 40;
         candidates[1].held.matched = 5;
         candidates[2].load.prefill_tokens = 9000;
         // Of 2560: 640 before and 640 of this prompt, then 320 that are not held, then too many.

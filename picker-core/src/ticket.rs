@@ -12,6 +12,8 @@ use crate::{Address, EndpointId};
 pub struct Ticket {
     /// Prompt tokens charged to the endpoint until its first byte.
     pub(crate) prefill_tokens: u32,
+    /// Tokens charged to the endpoint until the end.
+    pub(crate) kept_tokens: u32,
     /// Prompt tokens that its cache was thought to hold.
     pub(crate) matched_tokens: u32,
     /// Bytes of the prompts.
@@ -72,6 +74,7 @@ impl Pick {
         Load {
             requests: 1,
             prefill_tokens: self.ticket.prefill_tokens,
+            kept_tokens: self.ticket.kept_tokens,
             sent: 1,
             sent_tokens: self.prompt_tokens,
             matched_tokens: self.ticket.matched_tokens,

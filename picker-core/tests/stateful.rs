@@ -2,8 +2,9 @@
 #![cfg(test)]
 
 use picker_core::{
-    Answered, BLOCK_BYTES, BlockHash, Draws, LocalData, Pick, Pool, PoolOptions, Prompt,
-    RING_RECORDS, Request, Snapshot, Span, Timestamp, parse_picker, publish,
+    Answered, BLOCK_BYTES, BlockHash, Draws, EndpointId, Ledger, LocalData, Pick, Pool,
+    PoolOptions, Prompt, RING_RECORDS, Request, SharedData, Snapshot, Span, Timestamp, ledger_key,
+    parse_picker, publish,
 };
 use serde_json::{Value, json};
 
@@ -96,6 +97,52 @@ fn a_twin_is_as_large_as_the_endpoint_or_the_plugin_says() {
     ] {
         let found = matched_again(parameters.clone(), told, 100);
         assert_eq!(found, expected, "{parameters} beside {told:?}");
+    }
+}
+
+/// A prompt of 640 tokens, none of them held: 640 until the first byte, and 960 of answer until the
+/// end where those count. Then the prompt counts to the end too.
+#[test]
+fn answers_count_until_they_end_where_that_is_asked_for() {
+    for (parameters, [sent, begun]) in [
+        (json!({}), [640, 0]),
+        (json!({"addEstimatedOutputTokens": true}), [1600, 1600]),
+        (
+            json!({"addEstimatedOutputTokens": true, "maxEstimatedOutputTokens": 10}),
+            [650, 650],
+        ),
+    ] {
+        let plugins = json!([
+            {"type": "queue-scorer"},
+            {"type": "inflight-load-producer", "parameters": parameters},
+        ]);
+        let shared = LocalData::default();
+        let mut worker = Worker::new(&plugins, 2, 1);
+        let mut pick = worker.pick(&shared, &prompt(1, 10), 0);
+        let in_flight = || {
+            let mut bytes = Vec::new();
+            shared.get(&ledger_key("llm"), &mut bytes);
+            let ledger = Ledger::decode(&bytes);
+            [1, 2].map(|id| ledger.total(EndpointId(id), at(3)).tokens())
+        };
+        let mut expected = [0, 0];
+        let place = |id: EndpointId| id.0 as usize - 1;
+        expected[place(pick.endpoint)] = sent;
+        assert_eq!(in_flight(), expected, "{parameters}");
+        // Another endpoint answers.
+        let other = EndpointId(3 - pick.endpoint.0);
+        let address = worker.0.snapshot().endpoint(other).unwrap().address;
+        worker
+            .0
+            .on_served_by(&shared, &mut pick.ticket, address, at(1));
+        expected.reverse();
+        assert_eq!(in_flight(), expected, "{parameters}");
+        worker.0.on_first_byte(&shared, &mut pick.ticket, at(2));
+        expected[place(other)] = begun;
+        assert_eq!(in_flight(), expected, "{parameters}");
+        let answered = Answered::default();
+        worker.0.on_done(&shared, &mut pick.ticket, answered, at(3));
+        assert_eq!(in_flight(), [0, 0], "{parameters}");
     }
 }
 

@@ -55,7 +55,7 @@ impl PrefixAffinity {
         let ttft_ms = |candidate: &Candidate<'_>| match self.source {
             TtftSource::Prediction => candidate.predicted_ttft_ms().unwrap_or(f64::MAX),
             TtftSource::PrefillThroughput(tokens_per_second) => {
-                f64::from(candidate.load.prefill_tokens) / tokens_per_second * 1000.0
+                candidate.load.tokens() as f64 / tokens_per_second * 1000.0
             }
         };
         of(cx, places).map(ttft_ms).fold(f64::INFINITY, f64::min)

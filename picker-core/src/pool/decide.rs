@@ -88,6 +88,9 @@ impl Pool {
             headers: outcome.headers,
             ticket: Ticket {
                 prefill_tokens,
+                kept_tokens: producers
+                    .outputs
+                    .map_or(0, |it| it.tokens(cx.prompt_tokens, request.output_cap)),
                 matched_tokens: u32::try_from(matched_tokens).unwrap_or(u32::MAX),
                 bytes,
                 placed: Vec::new(),

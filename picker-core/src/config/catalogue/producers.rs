@@ -3,13 +3,20 @@
 use super::super::table::{Kind, Parameter, Unfit, Values};
 use super::{Note, Noted, Part, PluginType, Roles};
 use crate::block::PROMPT_BLOCKS_MAX;
-use crate::producers::{PrefixCache, Producers};
+use crate::producers::{OutputEstimate, PrefixCache, Producers};
 
-pub(super) const TYPES: &[PluginType] = &[PluginType {
-    parameters: PREFIX_CACHE,
-    make: prefix_cache,
-    ..PluginType::named("approx-prefix-cache-producer")
-}];
+pub(super) const TYPES: &[PluginType] = &[
+    PluginType {
+        parameters: PREFIX_CACHE,
+        make: prefix_cache,
+        ..PluginType::named("approx-prefix-cache-producer")
+    },
+    PluginType {
+        parameters: LOAD,
+        make: |values| Ok(keeps(load(values))),
+        ..PluginType::named("inflight-load-producer")
+    },
+];
 
 const PREFIX_CACHE: &[Parameter] = &[
     Parameter {
@@ -37,6 +44,50 @@ const PREFIX_CACHE: &[Parameter] = &[
         kind: Kind::Integer(-COUNT_MAX, COUNT_MAX, None),
     },
 ];
+
+const LOAD: &[Parameter] = &[
+    Parameter {
+        key: "addEstimatedOutputTokens",
+        kind: Kind::Boolean(false),
+    },
+    Parameter {
+        key: "outputRatio",
+        kind: Kind::Number(0.0, RATIO_MAX, Some(1.5)),
+    },
+    Parameter {
+        key: "maxEstimatedOutputTokens",
+        kind: Kind::Integer(0, COUNT_MAX, None),
+    },
+    Parameter {
+        key: "prefixMatchInfoProducerName",
+        kind: Kind::Text(None),
+    },
+    // All workers of an Envoy share their counts, whatever is said here.
+    Parameter {
+        key: "syncCrossReplicaState",
+        kind: Kind::Unused,
+    },
+];
+
+fn load(values: Values<'_>) -> Producers {
+    let tokens_max = values.integer("maxEstimatedOutputTokens");
+    let tokens_max = u32::try_from(tokens_max).ok();
+    let estimate = OutputEstimate {
+        ratio: values.number("outputRatio"),
+        tokens_max: tokens_max.filter(|_| values.has("maxEstimatedOutputTokens")),
+    };
+    Producers {
+        outputs: values.is("addEstimatedOutputTokens").then_some(estimate),
+        ..Producers::default()
+    }
+}
+
+fn keeps(producers: Producers) -> Roles {
+    Roles {
+        producers,
+        ..Roles::part(Part::Producer)
+    }
+}
 
 fn prefix_cache(values: Values<'_>) -> Result<Roles, Unfit> {
     let mut block_tokens = values.integer("blockSizeTokens");
@@ -73,11 +124,11 @@ fn prefix_cache(values: Values<'_>) -> Result<Roles, Unfit> {
         blocks_max: blocks_max.min(PROMPT_BLOCKS_MAX),
     };
     Ok(Roles {
-        producers: Producers {
-            prefix_cache: Some(cache),
-        },
         notes,
-        ..Roles::part(Part::Producer)
+        ..keeps(Producers {
+            prefix_cache: Some(cache),
+            ..Producers::default()
+        })
     })
 }
 
@@ -89,6 +140,9 @@ const LRU_BLOCKS: i64 = 31_250;
 
 /// Tokens in a hash block.
 const HASH_BLOCK_TOKENS: i64 = 64;
+
+/// Tokens of answer for a token of prompt: no answer is longer.
+const RATIO_MAX: f64 = 1_000_000.0;
 
 /// The largest count that means anything: a product of two of them is still a number of tokens.
 const COUNT_MAX: i64 = 1 << 30;

@@ -65,3 +65,35 @@ fn a_prefix_cache_is_as_large_as_its_blocks_and_compares_as_many_as_fit() {
          1073741824.",
     );
 }
+
+#[test]
+fn answers_count_in_flight_only_where_that_is_asked_for() {
+    let estimate = |ratio, tokens_max| Some(OutputEstimate { ratio, tokens_max });
+    for (parameters, expected) in [
+        (json!({}), None),
+        (
+            json!({"outputRatio": 3, "syncCrossReplicaState": false}),
+            None,
+        ),
+        (
+            json!({"addEstimatedOutputTokens": true}),
+            estimate(1.5, None),
+        ),
+        (
+            json!({
+                "addEstimatedOutputTokens": true,
+                "outputRatio": 0.5,
+                "maxEstimatedOutputTokens": 0,
+            }),
+            estimate(0.5, Some(0)),
+        ),
+    ] {
+        let read = producers("inflight-load-producer", parameters.clone());
+        assert_eq!(read.outputs, expected, "{parameters}");
+    }
+    refused(
+        "inflight-load-producer",
+        json!({"outputRatio": -0.1}),
+        "outputRatio: -0.1 is not between 0 and 1000000. Fix: choose a value from 0 to 1000000.",
+    );
+}
