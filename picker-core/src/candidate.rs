@@ -26,6 +26,8 @@ pub struct Candidate<'a> {
     pub load: Load,
     /// What it holds of the request's prompts.
     pub held: Held,
+    /// Media of the request whose embeddings it holds.
+    pub media_held: usize,
     /// Different blocks used by all prompts in flight there.
     pub pinned: usize,
     /// Tokens that its KV cache has room for, when that is known.
@@ -46,6 +48,8 @@ pub struct Context<'a> {
     pub request: &'a Request,
     /// Blocks in all prompts of the request.
     pub blocks: usize,
+    /// Different media in the request, where the plan asks for them.
+    pub media: usize,
     /// Tokens in all prompts of the request.
     pub prompt_tokens: u64,
     /// Tokens in a hash block.
@@ -70,6 +74,7 @@ impl<'a> Candidate<'a> {
             fresh: true,
             load: Load::default(),
             held: Held::default(),
+            media_held: 0,
             pinned: 0,
             capacity_tokens: None,
             cold_at: 0,
@@ -136,6 +141,7 @@ impl<'a> Context<'a> {
             candidates,
             request,
             blocks: 10,
+            media: 0,
             prompt_tokens: 640,
             block_tokens: 64.0,
             output_tokens: 128.0,

@@ -126,7 +126,7 @@ const ABANDONED_AFTER: Span = Span::from_millis(10_000);
 const WRITES_MAX: usize = 32;
 
 /// The first byte of a twin; raised when the layout changes.
-const FORMAT: u8 = 4;
+const FORMAT: u8 = 5;
 
 #[cfg(test)]
 mod tests {

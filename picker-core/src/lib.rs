@@ -110,7 +110,9 @@ pub use refusal::Refusal;
 pub use registry::{Affirmed, Registration, affirm, registered};
 pub use request::{GROUP_BLOCKS_MAX, MEDIA_MAX, Media, MediaKind, Prompt, Request, RequestFault};
 pub use response::{ResponseError, ResponseKind, ResponseReader, ResponseSummary, Usage};
-pub use ring::{Done, ENTRIES_MAX, Entry, Judged, Placed, RING_RECORDS, Ring, entry_number};
+pub use ring::{
+    Done, ENTRIES_MAX, Entry, Judged, MediaSent, Placed, RING_RECORDS, Ring, entry_number,
+};
 pub use saturation::{Concurrency, Detector, Utilization};
 pub use scan::RequestScanner;
 pub use score::{

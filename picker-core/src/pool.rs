@@ -76,7 +76,7 @@ impl Pool {
         let mut pool = Self {
             view: View::new(name, snapshot),
             viewed_at: None,
-            replica: Replica::new(name),
+            replica: Replica::new(name, options.plan.producers.media_max),
             labelled: Vec::new(),
             adapters: ListedAdapters::default(),
             tally: Tally::new(name, owner),

@@ -9,6 +9,9 @@ pub struct Producers {
     pub prefix_cache: Option<PrefixCache>,
     /// `inflight-load-producer`: what answers are expected to add to the tokens in flight.
     pub outputs: Option<OutputEstimate>,
+    /// `mm-embeddings-cache-producer`: of how many pictures, films and sounds an endpoint keeps the
+    /// embeddings; 0 where nobody asks.
+    pub media_max: usize,
 }
 
 /// How the twins of prefix caches are kept.
@@ -50,6 +53,11 @@ impl Producers {
         Self {
             prefix_cache: self.prefix_cache.or(other.prefix_cache),
             outputs: self.outputs.or(other.outputs),
+            media_max: if self.media_max > 0 {
+                self.media_max
+            } else {
+                other.media_max
+            },
         }
     }
 

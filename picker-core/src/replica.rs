@@ -26,6 +26,8 @@ pub(crate) struct Replica {
     pub(crate) ring: Ring,
     /// One for every listed endpoint, in the order of their numbers.
     fits: Vec<Fit>,
+    /// Pictures and the like that every endpoint is taken to hold.
+    media_max: usize,
     /// Requests that have ended without the others knowing yet.
     untold: Vec<Done>,
     /// Whether the twins lack what was placed before this worker came.
@@ -34,12 +36,13 @@ pub(crate) struct Replica {
 
 impl Replica {
     /// Twins that know nothing, before the first entry of the ring.
-    pub(crate) fn new(pool: &str) -> Self {
+    pub(crate) fn new(pool: &str, media_max: usize) -> Self {
         Self {
             pool: pool.to_string(),
             twins: Twins::default(),
             ring: Ring::new(pool),
             fits: Vec::new(),
+            media_max,
             untold: Vec::new(),
             is_cold: false,
         }
@@ -52,6 +55,7 @@ impl Replica {
     }
 
     fn apply_fits(&mut self) {
+        self.twins.set_media_max(self.media_max);
         self.retain(|_| true);
         for fit in &self.fits {
             if let Some(capacity) = fit.capacity {

@@ -24,6 +24,8 @@ pub enum Entry {
     Done(Done),
     /// An answer has shown how an endpoint does.
     Judged(Judged),
+    /// Pictures, films or sounds were sent to an endpoint.
+    Media(MediaSent),
     /// A prompt was sent to an endpoint.
     Placed(Placed),
 }
@@ -48,6 +50,15 @@ pub struct Done {
     pub output_blocks: u32,
     /// Leading blocks of the prompt that the endpoint said its cache held.
     pub cached_blocks: Option<u32>,
+}
+
+/// Pictures, films or sounds were sent to an endpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MediaSent {
+    /// Where they went.
+    pub endpoint: EndpointId,
+    /// Their hashes; none twice.
+    pub media: Vec<u64>,
 }
 
 /// A prompt was sent to an endpoint.
@@ -242,6 +253,12 @@ fn encode_entry(entry: &Entry, writer: &mut Writer<'_>) {
             writer.u8(judged.verdict.code());
             writer.u64(judged.at.0);
         }
+        Entry::Media(sent) => {
+            writer.u8(KIND_MEDIA);
+            writer.u32(sent.endpoint.0);
+            writer.u32(sent.media.len() as u32);
+            sent.media.iter().for_each(|hash| writer.u64(*hash));
+        }
         Entry::Done(done) => {
             writer.u8(KIND_DONE);
             writer.u64(done.placed);
@@ -276,6 +293,10 @@ fn decode_entry(reader: &mut Reader<'_>) -> Option<Entry> {
                     .and_then(|blocks| u32::try_from(blocks).ok()),
             }))
         }
+        KIND_MEDIA => Some(Entry::Media(MediaSent {
+            endpoint: EndpointId(reader.u32()?),
+            media: decode_hashes(reader)?,
+        })),
         KIND_JUDGED => Some(Entry::Judged(Judged {
             endpoint: EndpointId(reader.u32()?),
             verdict: Verdict::from_code(reader.u8()?)?,
@@ -292,10 +313,7 @@ fn decode_placed(reader: &mut Reader<'_>) -> Option<Placed> {
     let is_cold = reader.u8()? != 0;
     let depth = reader.u32()?;
     let parent = BlockHash(reader.u64()?);
-    let bytes = (reader.u32()? as usize).checked_mul(size_of::<u64>())?;
-    let (blocks, rest) = reader.0.split_at_checked(bytes)?;
-    reader.0 = rest;
-    let (blocks, _) = blocks.as_chunks();
+    let blocks = decode_hashes(reader)?;
     Some(Placed {
         endpoint,
         owner,
@@ -303,11 +321,16 @@ fn decode_placed(reader: &mut Reader<'_>) -> Option<Placed> {
         is_cold,
         depth,
         parent: (depth > 0).then_some(parent),
-        blocks: blocks
-            .iter()
-            .map(|block| BlockHash(u64::from_le_bytes(*block)))
-            .collect(),
+        blocks: blocks.into_iter().map(BlockHash).collect(),
     })
+}
+
+fn decode_hashes(reader: &mut Reader<'_>) -> Option<Vec<u64>> {
+    let bytes = (reader.u32()? as usize).checked_mul(size_of::<u64>())?;
+    let (hashes, rest) = reader.0.split_at_checked(bytes)?;
+    reader.0 = rest;
+    let (hashes, _) = hashes.as_chunks();
+    Some(hashes.iter().map(|it| u64::from_le_bytes(*it)).collect())
 }
 
 /// Records kept. Workers replay every 100 ms at the latest, so this bears 10,000 placements a
@@ -331,6 +354,8 @@ const KIND_PLACED: u8 = 1;
 const KIND_DONE: u8 = 2;
 
 const KIND_JUDGED: u8 = 3;
+
+const KIND_MEDIA: u8 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -407,8 +432,13 @@ mod tests {
             output_blocks: 7,
             cached_blocks: Some(3),
         });
+        let media = Entry::Media(MediaSent {
+            endpoint: EndpointId(2),
+            media: vec![3, u64::MAX],
+        });
         read_all(&mut writer, &shared);
-        assert_eq!(writer.append(&shared, &[done.clone(), placed(6)]), Some(2));
+        let entries = [done.clone(), media.clone(), placed(6)];
+        assert_eq!(writer.append(&shared, &entries), Some(2));
         let mut seen = Vec::new();
         assert!(reader.replay(&shared, |sequence, entry| {
             seen.push((sequence, entry.clone()));
@@ -418,7 +448,8 @@ mod tests {
             [
                 (entry_number(1, 0), placed(5)),
                 (entry_number(2, 0), done),
-                (entry_number(2, 1), placed(6)),
+                (entry_number(2, 1), media),
+                (entry_number(2, 2), placed(6)),
             ]
         );
         assert_eq!(

@@ -62,6 +62,9 @@ pub enum ScorerKind {
     LoadAware(f64),
     /// `lora-affinity-scorer`: an adapter that is loaded, or can be at once, is better.
     LoraAffinity,
+    /// `mm-embeddings-cache-scorer`: more of the request's pictures, films and sounds that are computed
+    /// already is better.
+    Media,
     /// `no-hit-lru-scorer`: for a request of which nobody holds anything, the endpoint is better that
     /// got the last one of those longest ago. So many of the endpoints count as having got one.
     NoHitLru(usize),
@@ -117,6 +120,9 @@ impl ScorerKind {
             }),
             Self::Topology(topology) => each(cx, scores, &|it| {
                 topology.shared(cx, it).map_or(0.0, nearness)
+            }),
+            Self::Media => each(cx, scores, &|it| {
+                it.media_held as f64 / cx.media.max(1) as f64
             }),
             Self::NoHitLru(size) => no_hit_lru::score(*size, cx, scores),
             Self::Session(affinity) => session::score(affinity, cx, scores),
@@ -207,6 +213,7 @@ mod tests {
             candidates: &candidates,
             request: &crate::Request::default(),
             blocks: 10,
+            media: 0,
             prompt_tokens: 640,
             block_tokens: 64.0,
             output_tokens: 128.0,

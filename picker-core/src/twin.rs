@@ -11,6 +11,7 @@
 //! so wrong beliefs and a wrong size both heal.
 
 mod cache;
+mod media;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -30,6 +31,8 @@ pub struct Twins {
     /// Prompts in flight by the number of the ring entry that placed them, in that order: requests
     /// come at the back and mostly leave near the front.
     pins: VecDeque<(u64, Pin)>,
+    /// Pictures and the like that every endpoint holds; none where no plan asks for it.
+    media_max: usize,
     /// Placements that named a parent their twin does not hold; nothing could be learnt from them.
     pub unlinked: u64,
 }
@@ -102,6 +105,13 @@ impl Twins {
         match entry {
             Entry::Placed(placed) => self.placed(sequence, placed),
             Entry::Done(done) => self.done(sequence, done),
+            Entry::Media(sent) => {
+                let most = self.media_max;
+                let twin = self.twin_mut(sent.endpoint);
+                if sequence > twin.restored {
+                    twin.media.take(&sent.media, most);
+                }
+            }
             Entry::Judged(judged) => {
                 let twin = self.twin_mut(judged.endpoint);
                 if sequence > twin.restored {
@@ -208,6 +218,18 @@ impl Twins {
     /// when there was none. Larger is later.
     pub fn cold_at(&self, endpoint: EndpointId) -> u64 {
         self.twin(endpoint).map_or(0, |twin| twin.cold_at)
+    }
+
+    /// How many of `media` have been sent to `endpoint` so lately that it holds them.
+    pub fn media_held(&self, endpoint: EndpointId, media: &[u64]) -> usize {
+        let twin = self.twin(endpoint);
+        let held = |hash: &&u64| twin.is_some_and(|it| it.media.holds(**hash));
+        media.iter().filter(held).count()
+    }
+
+    /// Keeps so many media of every endpoint from the next on.
+    pub(crate) fn set_media_max(&mut self, media_max: usize) {
+        self.media_max = media_max;
     }
 
     /// How `endpoint` has done lately.

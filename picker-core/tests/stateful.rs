@@ -2,9 +2,9 @@
 #![cfg(test)]
 
 use picker_core::{
-    Answered, BLOCK_BYTES, BlockHash, Draws, EndpointId, Ledger, LocalData, Pick, Pool,
-    PoolOptions, Prompt, RING_RECORDS, Request, SharedData, Snapshot, Span, Timestamp, ledger_key,
-    parse_picker, publish,
+    Answered, BLOCK_BYTES, BlockHash, Draws, EndpointId, Ledger, LocalData, Media, MediaKind, Pick,
+    Pool, PoolOptions, Prompt, RING_RECORDS, Request, SharedData, Snapshot, Span, Timestamp,
+    ledger_key, parse_picker, publish,
 };
 use serde_json::{Value, json};
 
@@ -54,6 +54,18 @@ fn prompt(seed: u64, length: u64) -> Request {
     }];
     Request {
         prompts,
+        ..Request::bodiless()
+    }
+}
+
+/// A request of pictures alone.
+fn pictures(hashes: &[u64]) -> Request {
+    let picture = |hash: &u64| Media {
+        kind: MediaKind::Image,
+        hash: *hash,
+    };
+    Request {
+        media: hashes.iter().map(picture).collect(),
         ..Request::bodiless()
     }
 }
@@ -144,6 +156,55 @@ fn answers_count_until_they_end_where_that_is_asked_for() {
         worker.0.on_done(&shared, &mut pick.ticket, answered, at(3));
         assert_eq!(in_flight(), [0, 0], "{parameters}");
     }
+}
+
+/// Of three pictures, of which an endpoint holds two and another one, the first scores 2/3, the other
+/// 1/3 and the last 0.
+#[test]
+fn media_go_where_most_of_them_are_on_all_workers() {
+    let plugins = json!([{"type": "mm-embeddings-cache-scorer"}]);
+    let shared = LocalData::default();
+    let (mut one, mut other) = (Worker::new(&plugins, 3, 1), Worker::new(&plugins, 3, 2));
+    let first = one.ask(&shared, &pictures(&[1, 2]), 0);
+    // What nobody holds goes anywhere, so some of these go elsewhere.
+    let mut elsewhere = (3..40).map(|hash| (hash, one.ask(&shared, &pictures(&[hash]), 1)));
+    let (hash, second) = elsewhere.find(|(_, endpoint)| *endpoint != first).unwrap();
+    for (asked, expected) in [
+        (&[hash, 100, 101][..], second),
+        (&[hash, hash, hash, 1, 2], first),
+        (&[1, 2, hash], first),
+    ] {
+        let endpoint = other.ask(&shared, &pictures(asked), 2);
+        assert_eq!(endpoint, expected, "{asked:?}");
+    }
+}
+
+#[test]
+fn an_endpoint_holds_as_many_media_as_the_plugin_says() {
+    for (megabytes, held) in [(4, 2), (5, 2), (6, 3), (100, 4)] {
+        let parameters = json!({"cacheSizeInMBPerServer": megabytes});
+        let plugins = json!([
+            {"type": "mm-embeddings-cache-scorer"},
+            {"type": "mm-embeddings-cache-producer", "parameters": parameters},
+        ]);
+        let shared = LocalData::default();
+        let mut worker = Worker::new(&plugins, 1, 1);
+        for hash in 1..=4 {
+            worker.ask(&shared, &pictures(&[hash]), hash);
+        }
+        let twins = worker.0.twins();
+        let found = twins.media_held(EndpointId(1), &[1, 2, 3, 4]);
+        assert_eq!(found, held, "{megabytes} MB");
+        assert_eq!(twins.media_held(EndpointId(1), &[4]), 1, "the last one");
+    }
+    let plain = json!([{"type": "queue-scorer"}]);
+    let shared = LocalData::default();
+    let mut worker = Worker::new(&plain, 1, 1);
+    worker.ask(&shared, &pictures(&[1]), 0);
+    assert_eq!(worker.0.twins().media_held(EndpointId(1), &[1]), 0);
+    let mut record = Vec::new();
+    shared.get("picker/llm/ring/2", &mut record);
+    assert_eq!(record, b"", "nothing is told but that it ended");
 }
 
 #[test]

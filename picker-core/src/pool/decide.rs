@@ -20,6 +20,8 @@ pub(super) struct Known<'r> {
     pub(super) adapter: Option<u64>,
     /// What each endpoint holds of its prompts, in the order of the snapshot.
     pub(super) held: Vec<Held>,
+    /// The hashes of its media, none twice; empty where the plan does not ask for them.
+    pub(super) media: Vec<u64>,
     /// What is known of its sessions.
     pub(super) pins: Vec<Pin>,
 }
@@ -52,6 +54,7 @@ impl Pool {
             candidates: &candidates,
             request,
             blocks: blocks.sum(),
+            media: known.media.len(),
             prompt_tokens: self.means.tokens(bytes),
             block_tokens: self.means.block_tokens(),
             output_tokens: request.output_cap.map_or(self.means.output_tokens, |cap| {
@@ -111,13 +114,36 @@ impl Pool {
             request,
             adapter: self.adapters.needed_by(request),
             held: self.held(request),
+            media: self.media(request),
             pins: Vec::new(),
         }
     }
 
+    fn media(&self, request: &Request) -> Vec<u64> {
+        if self.options.plan.producers.media_max == 0 {
+            return Vec::new();
+        }
+        let mut media: Vec<u64> = request.media.iter().map(|it| it.hash).collect();
+        media.sort_unstable();
+        media.dedup();
+        media
+    }
+
+    fn media_held(&self, endpoint: EndpointId, media: &[u64]) -> usize {
+        if media.is_empty() {
+            return 0;
+        }
+        self.twins().media_held(endpoint, media)
+    }
+
     /// All endpoints with what is known of them, in the order of the snapshot.
     fn candidates(&self, known: &Known<'_>, now: Timestamp) -> Vec<Candidate<'_>> {
-        let Known { adapter, held, .. } = known;
+        let Known {
+            adapter,
+            held,
+            media,
+            ..
+        } = known;
         let endpoints = &self.view.snapshot().endpoints;
         let loads = self.tally.totals(endpoints.iter().map(|it| it.id), now);
         let known = endpoints.iter().zip(held).zip(loads).enumerate();
@@ -132,6 +158,7 @@ impl Pool {
                 fresh: endpoint.is_fresh(now, self.options.staleness_threshold),
                 load,
                 held: *held,
+                media_held: self.media_held(endpoint.id, media),
                 pinned: self.twins().pinned(endpoint.id),
                 capacity_tokens: self.capacity_tokens(endpoint),
                 cold_at: if self.needs_cold_order {

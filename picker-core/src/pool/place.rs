@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::Pool;
 use super::decide::{Decision, Known};
-use crate::ring::{Entry, Placed};
+use crate::ring::{Entry, MediaSent, Placed};
 use crate::shared::SharedData;
 use crate::twin::Twins;
 use crate::{BlockHash, EndpointId};
@@ -19,6 +19,13 @@ impl Pool {
         decision: &mut Decision,
     ) {
         let (pick, is_cold) = (&mut decision.pick, decision.is_cold);
+        if !known.media.is_empty() {
+            let sent = Entry::Media(MediaSent {
+                endpoint: pick.endpoint,
+                media: known.media.clone(),
+            });
+            self.replica.tell(shared, |_| Some(sent.clone()));
+        }
         let mut adapter = known.adapter;
         let mut chains: Vec<&[BlockHash]> = known
             .request

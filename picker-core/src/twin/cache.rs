@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use hashbrown::{DefaultHashBuilder, HashMap};
 use lru::LruCache;
 
+use super::media::MediaCache;
 use super::{Found, Held};
 use crate::BlockHash;
 use crate::adapter::Adapters;
@@ -26,6 +27,7 @@ pub(super) struct Twin {
     next_run: RunId,
     pub(super) health: Health,
     pub(super) adapters: Adapters,
+    pub(super) media: MediaCache,
     /// The last ring entry that sent it a request of which nobody held anything; 0 for none.
     pub(super) cold_at: u64,
     /// The last ring entry that was in it when it was taken over from another worker.
@@ -60,6 +62,7 @@ impl Default for Twin {
             next_run: 0,
             health: Health::default(),
             adapters: Adapters::default(),
+            media: MediaCache::default(),
             cold_at: 0,
             restored: 0,
         }
@@ -71,6 +74,7 @@ impl Twin {
         self.health.encode(writer);
         self.adapters.encode(writer);
         writer.u64(self.cold_at);
+        self.media.encode(writer);
         writer.u32(self.next_run);
         writer.u32(self.runs.len() as u32);
         for (id, run) in self.runs.iter().rev() {
@@ -88,6 +92,7 @@ impl Twin {
             health: Health::decode(reader)?,
             adapters: Adapters::decode(reader)?,
             cold_at: reader.u64()?,
+            media: MediaCache::decode(reader)?,
             next_run: reader.u32()?,
             ..Self::default()
         };

@@ -375,6 +375,7 @@ fn described(next_run: u32, runs: &[WrittenRun<'_>], pinned: Option<u64>) -> Opt
     Health::default().encode(&mut writer);
     Adapters::default().encode(&mut writer);
     writer.u64(0);
+    writer.u32(0);
     writer.u32(next_run);
     writer.u32(runs.len() as u32);
     for (id, parent, depth, blocks) in runs {

@@ -16,6 +16,14 @@ pub(super) const TYPES: &[PluginType] = &[
         make: |values| Ok(keeps(load(values))),
         ..PluginType::named("inflight-load-producer")
     },
+    PluginType {
+        parameters: &[Parameter {
+            key: "cacheSizeInMBPerServer",
+            kind: Kind::Integer(1, CACHE_MB_MAX, Some(4096)),
+        }],
+        make: |values| Ok(keeps(media(values))),
+        ..PluginType::named("mm-embeddings-cache-producer")
+    },
 ];
 
 const PREFIX_CACHE: &[Parameter] = &[
@@ -82,6 +90,14 @@ fn load(values: Values<'_>) -> Producers {
     }
 }
 
+fn media(values: Values<'_>) -> Producers {
+    let media_max = values.integer("cacheSizeInMBPerServer") / MEDIUM_MB;
+    Producers {
+        media_max: usize::try_from(media_max).unwrap_or(1).max(1),
+        ..Producers::default()
+    }
+}
+
 fn keeps(producers: Producers) -> Roles {
     Roles {
         producers,
@@ -140,6 +156,12 @@ const LRU_BLOCKS: i64 = 31_250;
 
 /// Tokens in a hash block.
 const HASH_BLOCK_TOKENS: i64 = 64;
+
+/// Megabytes of the embeddings of one medium, as the reference picker takes it.
+const MEDIUM_MB: i64 = 2;
+
+/// The largest cache of embeddings: 8,192 media, some hundred KB for each endpoint on each worker.
+const CACHE_MB_MAX: i64 = 16_384;
 
 /// Tokens of answer for a token of prompt: no answer is longer.
 const RATIO_MAX: f64 = 1_000_000.0;

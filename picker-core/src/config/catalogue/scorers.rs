@@ -30,6 +30,15 @@ pub(super) const TYPES: &[PluginType] = &[
         ..PluginType::named("least-cost-scorer")
     },
     PluginType {
+        parameters: &[Parameter {
+            key: "producerName",
+            kind: Kind::Text(None),
+        }],
+        needs: &["mm-embeddings-cache-producer"],
+        make: |_| Ok(Roles::scorer(ScorerKind::Media)),
+        ..PluginType::named("mm-embeddings-cache-scorer")
+    },
+    PluginType {
         parameters: NO_HIT_LRU,
         needs: &[PREFIX_PRODUCER],
         make: |values| {

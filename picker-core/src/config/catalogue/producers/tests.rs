@@ -97,3 +97,28 @@ fn answers_count_in_flight_only_where_that_is_asked_for() {
         "outputRatio: -0.1 is not between 0 and 1000000. Fix: choose a value from 0 to 1000000.",
     );
 }
+
+#[test]
+fn embeddings_are_two_megabytes_each() {
+    for (parameters, media_max) in [
+        (json!({}), 2048),
+        (json!({"cacheSizeInMBPerServer": 1}), 1),
+        (json!({"cacheSizeInMBPerServer": 7}), 3),
+        (json!({"cacheSizeInMBPerServer": 16384}), 8192),
+    ] {
+        let read = producers("mm-embeddings-cache-producer", parameters.clone());
+        assert_eq!(read.media_max, media_max, "{parameters}");
+    }
+    for size in [0, 16385] {
+        refused(
+            "mm-embeddings-cache-producer",
+            json!({"cacheSizeInMBPerServer": size}),
+            &alloc::format!(
+                "cacheSizeInMBPerServer: {size} is not between 1 and 16384. Fix: choose a value from \
+                 1 to 16384."
+            ),
+        );
+    }
+    let plan = plan_of(json!({"plugins": [{"type": "mm-embeddings-cache-scorer"}]}));
+    assert_eq!(plan.producers.media_max, 2048, "the producer is added");
+}
