@@ -1,6 +1,6 @@
 //! What is read of a request's and of an answer's headers, each map asked of the host once.
 
-use picker_core::{Head, OWNED_HEADERS};
+use picker_core::{Head, OWNED_HEADERS, prefers_cached};
 
 use crate::host::{self, HeaderMap};
 use crate::reading::Encoding;
@@ -66,6 +66,7 @@ pub(crate) fn read_head<'a>(
         mut length,
         mut encoding,
     ] = [None; 6];
+    let mut only_cached = false;
     for (name, value) in headers.iter() {
         let known = match name {
             b":method" => &mut method,
@@ -74,6 +75,10 @@ pub(crate) fn read_head<'a>(
             b"upgrade" => &mut upgrade,
             b"content-length" => &mut length,
             b"content-encoding" => &mut encoding,
+            b"prefer" => {
+                only_cached |= prefers_cached(value);
+                continue;
+            }
             _ => {
                 // Only where it is there: every write makes Envoy match the route again.
                 let owned = OWNED_HEADERS.iter().find(|owned| owned.as_bytes() == name);
@@ -102,6 +107,7 @@ pub(crate) fn read_head<'a>(
         upgrades: upgrade.is_some(),
         encoded: encoding == Encoding::Unknown,
         content_length: length.and_then(|length| length.parse().ok()),
+        only_cached,
     };
     (head, encoding)
 }

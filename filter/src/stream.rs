@@ -22,6 +22,8 @@ pub(crate) struct Stream {
     phase: Phase,
     /// The headers that plans ask for, until the decision.
     asked: Vec<(String, String)>,
+    /// Whether only an endpoint that holds some of the prompt is to answer.
+    only_cached: bool,
 }
 
 enum Phase {
@@ -57,6 +59,7 @@ impl Stream {
             worker,
             phase: Phase::Passing,
             asked: Vec::new(),
+            only_cached: false,
         }
     }
 }
@@ -72,6 +75,7 @@ impl HttpContext for Stream {
             let worker = self.worker.borrow();
             let (head, encoding) = read_head(&worker, &headers, ends);
             self.asked = asked(&worker, &headers);
+            self.only_cached = head.only_cached;
             (worker.config.course(&head), encoding)
         };
         match course {
@@ -248,6 +252,7 @@ impl Stream {
 
     fn decide(&mut self, index: usize, mut request: Request) -> Action {
         request.headers = std::mem::take(&mut self.asked);
+        request.only_cached = self.only_cached;
         let now = host::now();
         let picked = {
             let worker = &mut *self.worker.borrow_mut();
@@ -301,7 +306,14 @@ impl Stream {
                 log::error!("picker: the host refused the header {name}: {error:?}");
             }
         }
+        if !pick.scores.is_empty() {
+            // Like the access log's account: a request is not worse for lacking it.
+            let _ = host::set_filter_state("picker.scores", &pick.scores);
+        }
         pool.stats.add(Stat::Picks, 1);
+        if let Some(division) = pick.division {
+            pool.stats.add(Stat::Divided(division), 1);
+        }
         pool.stats.add(Stat::PromptBlocks, pick.blocks as u64);
         pool.stats.add(Stat::MatchedBlocks, pick.matched as u64);
         let mut said = String::with_capacity(TEXT_BYTES);
@@ -311,6 +323,10 @@ impl Stream {
         push_decimal(&mut said, pick.matched as u64);
         said.push('/');
         push_decimal(&mut said, pick.blocks as u64);
+        if let Some(prefill) = pick.prefill {
+            said.push_str(" prefill=");
+            prefill.write_to(&mut said);
+        }
         destination.truncate(length);
         self.phase = Phase::Sent(Box::new(Sent {
             pool: index,

@@ -84,6 +84,7 @@ impl WorkerPool {
             staleness_threshold: config.scrape.staleness_threshold,
             capacity_tokens: config.cache.capacity_tokens,
             session_key,
+            emit_scores: config.emit_scores,
         };
         let addresses = config.endpoints.iter().map(|endpoint| endpoint.address);
         Self {

@@ -82,6 +82,8 @@ pub struct PoolConfig {
     pub cache: CacheConfig,
     /// How endpoints are chosen.
     pub plan: Plan,
+    /// Whether every choice leaves the totals of all endpoints in filter state.
+    pub emit_scores: bool,
     /// What happens to a request when no endpoint is eligible.
     pub failure_mode: FailureMode,
     /// The pool's limits.

@@ -52,6 +52,11 @@ impl Address {
         push_decimal(text, address.port().into());
     }
 
+    /// The same host with another port, which must not be 0.
+    pub(crate) fn with_port(self, port: u16) -> Self {
+        Self(SocketAddr::new(self.0.ip(), port))
+    }
+
     /// The port.
     pub fn port(&self) -> u16 {
         self.0.port()

@@ -31,6 +31,9 @@ pub struct Head<'a> {
     pub encoded: bool,
     /// `content-length`.
     pub content_length: Option<u64>,
+    /// Whether the client takes an answer only from an endpoint that holds some of the prompt, see
+    /// [`prefers_cached`].
+    pub only_cached: bool,
 }
 
 /// How a request goes on after its headers.
@@ -140,6 +143,13 @@ fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
         }
     }
     Cow::Owned(out)
+}
+
+/// Whether a `prefer` header says that a request is only for an endpoint that holds some of its
+/// prompt.
+pub fn prefers_cached(value: &[u8]) -> bool {
+    let mut tokens = value.split(|byte| *byte == b',');
+    tokens.any(|it| it.trim_ascii().eq_ignore_ascii_case(b"if-available"))
 }
 
 /// Request headers that only the picker may set: a client's are removed before anything else.

@@ -32,6 +32,7 @@ mod head;
 mod health;
 mod identity;
 mod json;
+mod kv_source;
 mod lease;
 mod ledger;
 mod load_report;
@@ -91,10 +92,11 @@ pub use filter::{
     AttributeLimit, Filter, LabelSelector, Operator, PrefixAffinity, Requirement, TtftSource,
     UsageLimits,
 };
-pub use handler::{Handler, Outcome};
-pub use head::{Course, Head, OWNED_HEADERS};
+pub use handler::{Decider, Handler, Outcome, Stages};
+pub use head::{Course, Head, OWNED_HEADERS, prefers_cached};
 pub use health::{Health, Verdict};
 pub use identity::{Identity, Source};
+pub use kv_source::KvSource;
 pub use lease::{Eagerness, Lease, LeaseState, lease_length, lease_state};
 pub use ledger::{Ledger, Load, ROW_LIFETIME, Row, key as ledger_key};
 pub use load_report::{LoadReport, UnknownReportFormat};

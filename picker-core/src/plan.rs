@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::identity::Identity;
+use crate::kv_source::KvSource;
 use crate::producers::Producers;
 use crate::profile::Profile;
 use crate::score::ScorerKind;
@@ -21,6 +22,8 @@ pub struct Plan {
     pub handler: Handler,
     /// How endpoints are chosen; at least one profile, each with a name of its own.
     pub profiles: Vec<Profile>,
+    /// Who is named for blocks that others hold, if anybody is.
+    pub kv_source: Option<KvSource>,
     /// The names, in lower case, of request headers that plugins read.
     pub headers: Vec<String>,
     /// What plugins say of requests.
@@ -37,6 +40,7 @@ impl Plan {
         Self {
             handler: Handler::Single,
             profiles: vec![profile],
+            kv_source: None,
             headers: Vec::new(),
             identities: Vec::new(),
             producers: Producers::default(),

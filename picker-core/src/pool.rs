@@ -1,6 +1,7 @@
 //! One pool as one worker sees it: what is known of its endpoints, and the decision.
 
 mod decide;
+mod outcome;
 mod place;
 mod sessions;
 
@@ -44,6 +45,8 @@ pub struct PoolOptions {
     pub capacity_tokens: Option<u64>,
     /// The key of session tokens; `None` for one that this Envoy process draws.
     pub session_key: Option<SessionKey>,
+    /// Whether a pick shows the totals of all endpoints that could have been chosen.
+    pub emit_scores: bool,
 }
 
 /// Labels of an endpoint by name.
@@ -114,13 +117,16 @@ impl Pool {
             let Some(Decision { pick, .. }) = &decision else {
                 break;
             };
-            let load = self.tally.load_mut(pick.endpoint);
-            let before = *load;
-            load.add(pick.load());
+            let before = pick
+                .loads()
+                .map(|it| it.map(|(id, load)| (id, self.tally.add(id, load))));
             if self.tally.write(shared, version, now) || attempt + 1 == WRITES_MAX {
                 break;
             }
-            *self.tally.load_mut(pick.endpoint) = before;
+            // Backwards, for two of them can be of one endpoint.
+            for (id, before) in before.into_iter().rev().flatten() {
+                *self.tally.load_mut(id) = before;
+            }
         }
         let mut decision = decision.ok_or(Refusal::NoEndpoint)?;
         self.bind(shared, &known, &decision, now);
@@ -144,10 +150,35 @@ impl Pool {
 
     /// The endpoint has begun to answer: its prefill is done.
     pub fn on_first_byte(&mut self, shared: &impl SharedData, ticket: &mut Ticket, now: Timestamp) {
+        if self.end_prefill(shared, ticket) {
+            self.tell_soon(shared, now);
+        }
+    }
+
+    /// Gives back what the prompt has cost and what others had to do with it; whether there was
+    /// something.
+    fn end_prefill(&mut self, shared: &impl SharedData, ticket: &mut Ticket) -> bool {
+        let was_prefilled = core::mem::replace(&mut ticket.is_prefilled, true);
+        let Some(endpoint) = ticket.endpoint.filter(|_| !was_prefilled) else {
+            return false;
+        };
         let tokens = core::mem::take(&mut ticket.prefill_tokens);
-        if let Some(endpoint) = ticket.endpoint
-            && tokens > 0
-        {
+        for placed in core::mem::take(&mut ticket.prefill_placed) {
+            self.end_placed(
+                shared,
+                Done {
+                    placed,
+                    output_blocks: 0,
+                    cached_blocks: None,
+                },
+            );
+        }
+        if let Some(encode) = ticket.encode {
+            self.tally.load_mut(encode).release(0, 0);
+        }
+        if let Some(prefill) = ticket.prefill {
+            self.tally.load_mut(prefill).release(tokens, 0);
+        } else if tokens > 0 {
             let keeps = self.options.plan.producers.outputs.is_some();
             let load = self.tally.load_mut(endpoint);
             load.prefill_tokens = load.prefill_tokens.saturating_sub(tokens);
@@ -155,7 +186,16 @@ impl Pool {
                 load.keep(tokens);
                 ticket.kept_tokens = ticket.kept_tokens.saturating_add(tokens);
             }
-            self.tell_soon(shared, now);
+        } else {
+            return ticket.encode.is_some();
+        }
+        true
+    }
+
+    fn end_placed(&mut self, shared: &impl SharedData, done: Done) {
+        self.replica.end(done);
+        if self.replica.is_full() {
+            self.replica.tell(shared, |_| None);
         }
     }
 
@@ -197,7 +237,9 @@ impl Pool {
         }
         self.served.missed();
         if let Some(served) = served {
-            let (prefill, kept) = (ticket.prefill_tokens, ticket.kept_tokens);
+            let is_own = ticket.prefill.is_none();
+            let prefill = if is_own { ticket.prefill_tokens } else { 0 };
+            let kept = ticket.kept_tokens;
             self.tally.load_mut(chosen).release(prefill, kept);
             self.tally.load_mut(served).take_over(prefill, kept);
             ticket.endpoint = Some(served);
@@ -248,31 +290,33 @@ impl Pool {
         answered: Answered,
         now: Timestamp,
     ) {
+        self.end_prefill(shared, ticket);
         let Some(endpoint) = ticket.endpoint.take() else {
             return;
         };
         let load = self.tally.load_mut(endpoint);
-        load.release(ticket.prefill_tokens, ticket.kept_tokens);
-        if let Some(cached) = answered.cached_tokens {
+        load.release(0, ticket.kept_tokens);
+        // Where the prompt came from another endpoint the answer says nothing of this one's cache.
+        let cached_tokens = answered.cached_tokens.filter(|_| ticket.prefill.is_none());
+        if let Some(cached) = cached_tokens {
             load.checked_tokens = load.checked_tokens.wrapping_add(ticket.matched_tokens);
             load.cached_tokens = load.cached_tokens.wrapping_add(cached);
         }
         self.means.learn(ticket.bytes, answered);
         // The last token has no KV: nothing was computed from it.
         let output = answered.output_tokens.unwrap_or(0).saturating_sub(1);
-        let cached_blocks = answered
-            .cached_tokens
+        let cached_blocks = cached_tokens
             .filter(|_| ticket.placed.len() == 1)
             .map(|tokens| self.means.blocks(tokens));
         for placed in core::mem::take(&mut ticket.placed) {
-            self.replica.end(Done {
-                placed,
-                output_blocks: self.means.blocks(output),
-                cached_blocks,
-            });
-            if self.replica.is_full() {
-                self.replica.tell(shared, |_| None);
-            }
+            self.end_placed(
+                shared,
+                Done {
+                    placed,
+                    output_blocks: self.means.blocks(output),
+                    cached_blocks,
+                },
+            );
         }
         self.tell_soon(shared, now);
     }

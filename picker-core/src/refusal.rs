@@ -19,8 +19,15 @@ pub enum Refusal {
     },
     /// No endpoint passes the filters of the pool's plan.
     Filtered,
+    /// No endpoint that decodes passes the filters of the pool's plan.
+    NoDecode,
     /// No endpoint of the pool can be used, and its `failureMode` is `FailClose`.
     NoEndpoint,
+    /// No profile of the pool's plan is for this request.
+    NoProfile,
+    /// The request is only for an endpoint that holds some of its prompt, and the chosen one holds
+    /// nothing of it.
+    NotCached,
     /// The body cannot be read, and the configuration is `strict`.
     Unreadable(RequestFault),
 }
@@ -31,7 +38,8 @@ impl Refusal {
         match self {
             Self::AdminPath => 403,
             Self::BodyTooLarge { .. } => 413,
-            Self::Filtered => 429,
+            Self::Filtered | Self::NoDecode | Self::NoProfile => 429,
+            Self::NotCached => 412,
             Self::NoEndpoint => 503,
             Self::Unreadable(_) => 400,
         }
@@ -47,8 +55,10 @@ impl Refusal {
         match self {
             Self::AdminPath => "admin-path",
             Self::BodyTooLarge { .. } => "rejected-body-too-large",
-            Self::Filtered => "rejected-saturated",
+            Self::Filtered | Self::NoDecode => "rejected-saturated",
             Self::NoEndpoint => "rejected-no-endpoints",
+            Self::NoProfile => "rejected-no-profile",
+            Self::NotCached => "rejected-not-cached",
             Self::Unreadable(_) => "rejected-unreadable-body",
         }
     }
@@ -61,9 +71,9 @@ impl Refusal {
                 let kind = match self {
                     Self::AdminPath => "permission_error",
                     Self::BodyTooLarge { .. } => "request_too_large",
-                    Self::Filtered => "rate_limit_error",
+                    Self::Filtered | Self::NoDecode | Self::NoProfile => "rate_limit_error",
                     Self::NoEndpoint => "overloaded_error",
-                    Self::Unreadable(_) => "invalid_request_error",
+                    Self::NotCached | Self::Unreadable(_) => "invalid_request_error",
                 };
                 format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"{self}"}}}}"#)
             }
@@ -85,8 +95,10 @@ impl Refusal {
     fn kind(self) -> &'static str {
         match self {
             Self::AdminPath => "permission_denied_error",
-            Self::BodyTooLarge { .. } | Self::Unreadable(_) => "invalid_request_error",
-            Self::Filtered => "rate_limit_error",
+            Self::BodyTooLarge { .. } | Self::NotCached | Self::Unreadable(_) => {
+                "invalid_request_error"
+            }
+            Self::Filtered | Self::NoDecode | Self::NoProfile => "rate_limit_error",
             Self::NoEndpoint => "service_unavailable_error",
         }
     }
@@ -103,7 +115,10 @@ impl fmt::Display for Refusal {
                 )
             }
             Self::Filtered => f.write_str("no endpoints available for the given request"),
+            Self::NoDecode => f.write_str("failed to find available decode workers"),
             Self::NoEndpoint => f.write_str("no endpoint of the pool can take this request"),
+            Self::NoProfile => f.write_str("no scheduling profile is for the given request"),
+            Self::NotCached => f.write_str("no decode worker has the requested KV cache"),
             Self::Unreadable(RequestFault::Undecodable) => {
                 write!(f, "{} (strict)", RequestFault::Undecodable)
             }
@@ -125,7 +140,10 @@ mod tests {
             (Refusal::AdminPath, 403),
             (Refusal::BodyTooLarge { limit: 5 }, 413),
             (Refusal::Filtered, 429),
+            (Refusal::NoDecode, 429),
             (Refusal::NoEndpoint, 503),
+            (Refusal::NoProfile, 429),
+            (Refusal::NotCached, 412),
             (Refusal::Unreadable(RequestFault::ByteOrderMark), 400),
         ] {
             let body = |shape| -> serde_json::Value {

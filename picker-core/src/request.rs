@@ -37,6 +37,9 @@ pub struct Request {
     pub media: Vec<Media>,
     /// What was wrong with the body; empty when it was read in full.
     pub faults: Vec<RequestFault>,
+    /// Whether it is only for an endpoint that holds some of its prompt, as `prefer: if-available`
+    /// says.
+    pub only_cached: bool,
     /// The headers that the pool's plan asks for, with names in lower case.
     pub headers: Vec<(String, String)>,
 }

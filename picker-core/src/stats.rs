@@ -33,6 +33,8 @@ pub enum Stat {
     LaterTokens,
     /// Counter: microseconds from the first token to the end, over these streams.
     LaterTokenMicros,
+    /// Counter: requests sent in stages, by how these were divided.
+    Divided(&'static str),
     /// Counter: requests answered by us, with the reason that the answer gives.
     Refusals(&'static str),
     /// Counter: requests left to the route because no endpoint was eligible.
@@ -76,12 +78,15 @@ impl Stat {
             Self::FirstTokenMicros => ("first_token_us_total", None),
             Self::LaterTokens => ("later_tokens_total", None),
             Self::LaterTokenMicros => ("later_token_us_total", None),
-            Self::Refusals(reason) => ("refusals_total", Some(reason)),
+            Self::Divided(division) => ("disagg_decision_total", Some(("decision_type", division))),
+            Self::Refusals(reason) => ("refusals_total", Some(("reason", reason))),
             Self::FailedOpen => ("failed_open_total", None),
             Self::UnreadableBodies => ("unreadable_bodies_total", None),
             Self::OverrideMissed => ("override_missed_total", None),
             Self::Scrapes => ("scrapes_total", None),
-            Self::ScrapeFailures(failure) => ("scrape_failures_total", Some(failure.reason())),
+            Self::ScrapeFailures(failure) => {
+                ("scrape_failures_total", Some(("reason", failure.reason())))
+            }
             Self::Restarts => ("endpoint_restarts_total", None),
             Self::LedgerConflicts => ("ledger_conflicts_total", None),
             Self::RingLapped => ("ring_lapped_total", None),
@@ -92,7 +97,7 @@ impl Stat {
         };
         match label {
             None => format!("picker_{name};pool={pool}"),
-            Some(reason) => format!("picker_{name};pool={pool};reason={reason}"),
+            Some((tag, value)) => format!("picker_{name};pool={pool};{tag}={value}"),
         }
     }
 

@@ -62,6 +62,14 @@ impl Tally {
         self.row.load_mut(endpoint)
     }
 
+    /// Adds to what this worker has at `endpoint`; gives what it was.
+    pub(crate) fn add(&mut self, endpoint: EndpointId, load: Load) -> Load {
+        let own = self.load_mut(endpoint);
+        let before = *own;
+        own.add(load);
+        before
+    }
+
     /// Forgets endpoints that are gone and have nothing in flight.
     pub(crate) fn retain(&mut self, is_listed: impl Fn(EndpointId) -> bool) {
         self.row

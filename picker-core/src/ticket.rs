@@ -10,20 +10,26 @@ use crate::{Address, EndpointId};
 /// A request on its way: what to give back when it ends.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ticket {
-    /// Prompt tokens charged to the endpoint until its first byte.
+    /// Prompt tokens charged until the first byte to the endpoint that computes them.
     pub(crate) prefill_tokens: u32,
     /// Tokens charged to the endpoint until the end.
     pub(crate) kept_tokens: u32,
-    /// Prompt tokens that its cache was thought to hold.
+    /// Prompt tokens that the cache of the endpoint it is counted for was thought to hold.
     pub(crate) matched_tokens: u32,
     /// Bytes of the prompts.
     pub(crate) bytes: u64,
-    /// The ring entries that placed its prompts.
+    /// The ring entries that placed its prompts there.
     pub(crate) placed: Vec<u64>,
+    /// The ring entries that placed its prompts at `prefill`.
+    pub(crate) prefill_placed: Vec<u64>,
     /// The endpoint it is counted for; `None` once it has ended.
     pub(crate) endpoint: Option<EndpointId>,
     /// The endpoint that computes its prompts, where that is another.
     pub(crate) prefill: Option<EndpointId>,
+    /// The endpoint that encodes its images and the like, where one does.
+    pub(crate) encode: Option<EndpointId>,
+    /// Whether these two are done, and no prompt tokens are charged any more.
+    pub(crate) is_prefilled: bool,
 }
 
 /// What is known of an answer when it has ended.
@@ -63,6 +69,12 @@ pub struct Pick {
     pub blocks: usize,
     /// Tokens in all prompts, as far as bytes tell.
     pub prompt_tokens: u32,
+    /// The endpoint that computes the prompt before the chosen one answers, when that is another.
+    pub prefill: Option<Address>,
+    /// How stages were divided among endpoints, when the plan has stages.
+    pub division: Option<&'static str>,
+    /// The totals of all endpoints that could have been chosen, as JSON; empty unless asked for.
+    pub scores: String,
     /// Headers to set on the request.
     pub headers: Vec<(&'static str, String)>,
     /// To be given back when the request ends.
@@ -70,15 +82,41 @@ pub struct Pick {
 }
 
 impl Pick {
-    pub(crate) fn load(&self) -> Load {
-        Load {
+    /// What the request adds to every endpoint that has to do with it.
+    pub(crate) fn loads(&self) -> [Option<(EndpointId, Load)>; 3] {
+        let Ticket {
+            prefill_tokens,
+            matched_tokens,
+            prefill,
+            encode,
+            ..
+        } = self.ticket;
+        let load = |prefill_tokens, matched_tokens| Load {
             requests: 1,
-            prefill_tokens: self.ticket.prefill_tokens,
-            kept_tokens: self.ticket.kept_tokens,
+            prefill_tokens,
             sent: 1,
             sent_tokens: self.prompt_tokens,
-            matched_tokens: self.ticket.matched_tokens,
+            matched_tokens,
             ..Load::default()
-        }
+        };
+        let own_tokens = if prefill.is_some() { 0 } else { prefill_tokens };
+        let prefilled = load(
+            prefill_tokens,
+            self.prompt_tokens.saturating_sub(prefill_tokens),
+        );
+        let own = Load {
+            kept_tokens: self.ticket.kept_tokens,
+            ..load(own_tokens, matched_tokens)
+        };
+        let encoded = Load {
+            requests: 1,
+            sent: 1,
+            ..Load::default()
+        };
+        [
+            Some((self.endpoint, own)),
+            prefill.map(|it| (it, prefilled)),
+            encode.map(|it| (it, encoded)),
+        ]
     }
 }

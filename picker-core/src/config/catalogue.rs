@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "roles are here before the plugins that have them")]
 
 mod filters;
+mod handlers;
 mod others;
 mod pickers;
 mod producers;
@@ -16,8 +17,9 @@ use alloc::vec::Vec;
 use super::is_header_name;
 use super::table::{Kind, Parameter, Unfit, Values};
 use crate::filter::Filter;
-use crate::handler::Handler;
+use crate::handler::{Decider, Handler};
 use crate::identity::Source;
+use crate::kv_source::KvSource;
 use crate::picker::Picker;
 use crate::producers::Producers;
 use crate::saturation::Detector;
@@ -75,8 +77,45 @@ pub(super) struct Roles {
     pub(super) says: Option<Said>,
     /// What it wants to be known.
     pub(super) producers: Producers,
+    /// Says whether a stage of a request has an endpoint of its own.
+    pub(super) decider: Option<Decider>,
+    /// Names who holds blocks of a prompt.
+    pub(super) kv_source: Option<KvSource>,
+    /// What it refers to, by name.
+    pub(super) references: Vec<Reference>,
     /// What was read differently from what is written.
     pub(super) notes: Vec<Note>,
+}
+
+/// A name of something else in the document among the parameters of a profile handler.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Reference {
+    /// Where it stands, below `parameters`.
+    pub(super) key: &'static str,
+    /// The name.
+    pub(super) name: String,
+    /// Of what.
+    pub(super) to: Referred,
+}
+
+/// What a profile handler may refer to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Referred {
+    /// The profile of a stage; whether there need not be one.
+    Profile(Stage, bool),
+    /// The decider of a stage.
+    Decider(Stage),
+}
+
+/// A stage of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// The answer is decoded, or whatever has no stage of its own.
+    Decode,
+    /// Images and the like are encoded.
+    Encode,
+    /// The prompt is computed.
+    Prefill,
 }
 
 /// A parameter that was read differently from what is written.
@@ -127,8 +166,6 @@ pub(super) enum Part {
     UsageLimitPolicy,
     /// `dataLayer.discovery`.
     Discovery,
-    /// The deciders of a profile handler.
-    Decider,
     /// Runs before or after the choice, wherever it is declared.
     Hook,
 }
@@ -147,6 +184,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static PluginType> {
         pickers::TYPES,
         producers::TYPES,
         sessions::TYPES,
+        handlers::TYPES,
         others::TYPES,
     ]
     .into_iter()
@@ -275,7 +313,6 @@ impl Part {
             Self::FairnessPolicy => ("a fairness policy", "a fairness policy"),
             Self::UsageLimitPolicy => ("a usage limit policy", "a usage limit policy"),
             Self::Discovery => ("a discovery plugin", "a discovery plugin"),
-            Self::Decider => ("a decider", "a decider"),
             Self::Hook => ("a hook", "a hook"),
         }
     }

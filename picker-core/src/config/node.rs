@@ -419,6 +419,11 @@ impl<'a> Object<'a> {
         self.report.fail(&self.path, cause);
     }
 
+    /// A mistake anywhere, given the whole path.
+    pub(super) fn fail_in(&self, path: &str, cause: Cause) {
+        self.report.fail(path, cause);
+    }
+
     /// `key` may be several with dots between them, one below the other.
     pub(super) fn fail_at(&self, key: &str, cause: Cause) {
         self.report.fail(&self.path_of_all(key), cause);

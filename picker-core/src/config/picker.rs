@@ -7,6 +7,7 @@
 pub(super) mod parts;
 mod plugins;
 mod profiles;
+mod stages;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -61,7 +62,8 @@ pub(super) fn document(document: &mut Object<'_>) -> Plan {
         document.fail_at("plugins", unsaid);
     }
     Plan {
-        handler: plugins.handler(),
+        handler: stages::handler(document, &plugins, &profiles.profiles),
+        kv_source: plugins.kv_source(),
         headers: plugins.headers(),
         identities,
         producers: plugins.producers(),

@@ -64,6 +64,10 @@ fn pool(pool: &mut Object<'_>) -> PoolConfig {
         scrape: pool.section("scrape", |it| scrape(it, engine)),
         cache: pool.section("cache", |it| cache(it, &name)),
         plan: picker::plan(pool),
+        emit_scores: pool
+            .key("emitScores")
+            .and_then(|it| it.boolean())
+            .unwrap_or(false),
         failure_mode: pool
             .key("failureMode")
             .and_then(|it| it.choice("failure mode", &FAILURE_MODES))

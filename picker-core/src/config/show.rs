@@ -54,6 +54,7 @@ fn pool(pool: &PoolConfig) -> Value {
         "scrape": scrape(&pool.scrape),
         "cache": {"capacityTokens": capacity, "hashSeed": pool.cache.hash_seed},
         "picker": pool.plan.document,
+        "emitScores": pool.emit_scores,
         "failureMode": failure_mode.map(|(name, _)| *name),
         "limits": {"requestBodyBytes": units::show_size(pool.limits.request_body_bytes)},
     })

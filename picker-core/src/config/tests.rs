@@ -42,6 +42,7 @@ fn what_is_left_out_has_a_default() {
                 "stalenessThreshold": "2s",
             },
             "cache": {"capacityTokens": "auto", "hashSeed": "a"},
+            "emitScores": false,
             "failureMode": "FailOpen",
             "limits": {"requestBodyBytes": "32Mi"},
         }],
@@ -127,6 +128,7 @@ fn changes() -> Vec<(&'static str, Value)> {
             json!("queue-scorer"),
         ),
         ("pools/picker/schedulingProfiles/plugins/weight", json!(7)),
+        ("pools/emitScores", json!(true)),
         ("pools/failureMode", json!("FailClose")),
         ("pools/limits/requestBodyBytes", json!("1Mi")),
         ("destination/via", json!("filterState")),
@@ -352,10 +354,10 @@ fn a_mistake_says_where_what_and_how_to_put_it_right() {
         &[
             "pools[0].scrape.intervall: \"intervall\" is no known key. Fix: write \"interval\".",
             "pools[0].objectives: \"objectives\" is no known key. Fix: use one of name, match, \
-             engine, endpoints, scrape, cache, picker, failureMode, limits.",
+             engine, endpoints, scrape, cache, picker, emitScores, failureMode, limits.",
             "pools[0].scrap: \"scrap\" is no known key. Fix: write \"scrape\".",
             "pools[0].wieght: \"wieght\" is no known key. Fix: use one of name, match, engine, \
-             endpoints, scrape, cache, picker, failureMode, limits.",
+             endpoints, scrape, cache, picker, emitScores, failureMode, limits.",
         ],
     );
     check_pool(

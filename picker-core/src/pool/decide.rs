@@ -9,7 +9,7 @@ use crate::draw::Draws;
 use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::session::Pin;
-use crate::ticket::{Pick, Ticket};
+use crate::ticket::Pick;
 use crate::twin::Held;
 use crate::{EndpointId, Timestamp};
 
@@ -66,13 +66,6 @@ impl Pool {
         };
         let plan = &self.options.plan;
         let outcome = plan.handler.run(plan, &cx, draws)?;
-        let places = outcome.ranked.places.iter();
-        let ranked: Vec<&Candidate<'_>> = places.filter_map(|it| candidates.get(*it)).collect();
-        let best = ranked.first().ok_or(Refusal::NoEndpoint)?;
-        let endpoint = best.endpoint.id;
-        let missing = cx.missing_tokens(best);
-        let matched_tokens = cx.prompt_tokens.saturating_sub(missing);
-        let prefill_tokens = u32::try_from(missing).unwrap_or(u32::MAX);
         let id_at = |place: usize| candidates.get(place).map(|it| it.endpoint.id);
         let totals = &outcome.ranked.totals;
         let holds = |(place, _): &(usize, f64)| {
@@ -82,29 +75,16 @@ impl Pool {
         let is_cold = self.needs_cold_order && !totals.iter().any(holds);
         let considered = totals.iter();
         let considered = considered.filter_map(|(place, _)| id_at(*place));
-        let pick = Pick {
-            endpoint,
-            destinations: ranked.iter().map(|it| it.endpoint.address).collect(),
-            matched: best.held.matched,
-            blocks: cx.blocks,
-            prompt_tokens: u32::try_from(cx.prompt_tokens).unwrap_or(u32::MAX),
-            headers: outcome.headers,
-            ticket: Ticket {
-                prefill_tokens,
-                kept_tokens: producers
-                    .outputs
-                    .map_or(0, |it| it.tokens(cx.prompt_tokens, request.output_cap)),
-                matched_tokens: u32::try_from(matched_tokens).unwrap_or(u32::MAX),
-                bytes,
-                placed: Vec::new(),
-                endpoint: Some(endpoint),
-                prefill: outcome.prefill.and_then(id_at),
-            },
-        };
+        let considered = sessions.map_or_else(Vec::new, |_| considered.collect());
+        let mut pick = self.pick_of(&cx, outcome, draws)?;
+        pick.ticket.bytes = bytes;
+        pick.ticket.kept_tokens = producers
+            .outputs
+            .map_or(0, |it| it.tokens(cx.prompt_tokens, request.output_cap));
         Ok(Decision {
             pick,
             is_cold,
-            considered: sessions.map_or_else(Vec::new, |_| considered.collect()),
+            considered,
         })
     }
 

@@ -10,22 +10,37 @@ use crate::twin::Twins;
 use crate::{BlockHash, EndpointId};
 
 impl Pool {
-    /// Tells all workers that the picked endpoint holds the request's prompts from now on, and its
-    /// adapter.
+    /// Tells all workers that the picked endpoint, and the one that computes the prompts for it, hold
+    /// the request's prompts from now on, and its adapter.
     pub(super) fn place(
         &mut self,
         shared: &impl SharedData,
         known: &Known<'_>,
         decision: &mut Decision,
     ) {
-        let (pick, is_cold) = (&mut decision.pick, decision.is_cold);
         if !known.media.is_empty() {
             let sent = Entry::Media(MediaSent {
-                endpoint: pick.endpoint,
+                endpoint: decision.pick.endpoint,
                 media: known.media.clone(),
             });
             self.replica.tell(shared, |_| Some(sent.clone()));
         }
+        let is_cold = decision.is_cold;
+        let (endpoint, ticket) = (decision.pick.endpoint, &mut decision.pick.ticket);
+        ticket.placed = self.place_at(shared, known, endpoint, is_cold);
+        if let Some(prefill) = ticket.prefill {
+            ticket.prefill_placed = self.place_at(shared, known, prefill, is_cold);
+        }
+    }
+
+    /// Places the prompts at `endpoint`; the numbers of the entries to be ended.
+    fn place_at(
+        &mut self,
+        shared: &impl SharedData,
+        known: &Known<'_>,
+        endpoint: EndpointId,
+        is_cold: bool,
+    ) -> Vec<u64> {
         let mut adapter = known.adapter;
         let mut chains: Vec<&[BlockHash]> = known
             .request
@@ -37,16 +52,15 @@ impl Pool {
         if chains.is_empty() && (adapter.is_some() || is_cold) {
             chains.push(&[]);
         }
+        let mut all = Vec::new();
         for blocks in chains {
-            let of = (pick.endpoint, adapter.take());
+            let of = (endpoint, adapter.take());
             let placed = self.tell_placed(shared, of, blocks, is_cold);
             // What takes no room is not given back.
             let takes_room = !blocks.is_empty() || of.1.is_some();
-            pick.ticket.placed.extend(placed.filter(|_| takes_room));
+            all.extend(placed.filter(|_| takes_room));
         }
-        if let Some(prefill) = pick.ticket.prefill.filter(|_| is_cold) {
-            self.tell_placed(shared, (prefill, None), &[], is_cold);
-        }
+        all
     }
 
     fn tell_placed(

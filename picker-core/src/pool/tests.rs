@@ -77,6 +77,9 @@ fn some_pick() -> Pick {
         matched: 0,
         blocks: 0,
         prompt_tokens: 0,
+        prefill: None,
+        division: None,
+        scores: String::new(),
         headers: Vec::new(),
         ticket,
     }

@@ -279,6 +279,7 @@ impl Reader {
             group,
             media: self.media,
             faults,
+            only_cached: false,
             headers: Vec::new(),
         }
     }

@@ -2,7 +2,6 @@
 
 use super::super::table::Parameter;
 use super::{Part, PluginType, Roles, Stability};
-use crate::handler::Handler;
 
 /// A type without parameters that is there to be referred to.
 macro_rules! part {
@@ -15,10 +14,6 @@ macro_rules! part {
 }
 
 pub(super) const TYPES: &[PluginType] = &[
-    PluginType {
-        make: |_| Ok(Roles::handler(Handler::Single)),
-        ..PluginType::named("single-profile-handler")
-    },
     part!("openai-parser", Parser),
     part!("anthropic-parser", Parser),
     part!("vllmhttp-parser", Parser),

@@ -17,6 +17,7 @@ use super::super::table::{self, Kind, Parameter, Values};
 use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::identity::Identity;
+use crate::kv_source::KvSource;
 use crate::producers::Producers;
 use crate::score::ScorerKind;
 
@@ -197,6 +198,12 @@ impl Plugins {
         handlers.next().unwrap_or_default()
     }
 
+    /// Who is named for blocks that others hold; the first counts.
+    pub(super) fn kv_source(&self) -> Option<KvSource> {
+        let mut all = self.list.iter();
+        all.find_map(|it| it.roles.kv_source.clone())
+    }
+
     /// The names, in lower case, of request headers that plugins read.
     pub(super) fn headers(&self) -> Vec<String> {
         let headers = self.list.iter().flat_map(|it| it.roles.headers.iter());
@@ -337,7 +344,7 @@ fn plugin(plugin: &mut Object<'_>, path: &str) -> Result<Plugin, String> {
 }
 
 /// The mistake of a reference to no plugin, where these are.
-fn undefined<'k>(by: &str, name: &str, known: impl Iterator<Item = &'k str>) -> Cause {
+pub(super) fn undefined<'k>(by: &str, name: &str, known: impl Iterator<Item = &'k str>) -> Cause {
     let fix = match (catalogue::elsewhere(name), nearest(name, known)) {
         (Some(instead), _) => instead.to_string(),
         (None, Near::One(nearest)) => format!("write {nearest:?}"),

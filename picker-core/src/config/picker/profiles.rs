@@ -192,7 +192,7 @@ fn handlers(document: &Object<'_>, plugins: &mut Plugins, profiles: usize) {
             "no profile handler configured".into(),
             "declare one that runs several profiles, like disagg-profile-handler".into(),
         ),
-        Handler::Single if profiles > 1 => Cause::told(
+        Handler::Single | Handler::DataParallel(_) if profiles > 1 => Cause::told(
             "SingleProfileHandler cannot support multiple scheduling profiles".into(),
             "keep one profile, or declare disagg-profile-handler".into(),
         ),

@@ -29,4 +29,4 @@ pub(super) fn labels_become_labels(model: &Model<'_>) -> Vec<Finding> {
 }
 
 /// What a name may carry.
-const LABELS: [&str; 2] = ["pool", "reason"];
+const LABELS: [&str; 3] = ["pool", "decision_type", "reason"];
