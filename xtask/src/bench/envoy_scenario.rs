@@ -49,7 +49,11 @@ impl EnvoyScenario {
                 PolicyKind::Compatible,
                 PolicyKind::LeastCost,
             ],
-            Self::Lora => &[PolicyKind::QueueKv, PolicyKind::LeastCost],
+            Self::Lora => &[
+                PolicyKind::QueueKv,
+                PolicyKind::CompatibleLora,
+                PolicyKind::LeastCost,
+            ],
         }
     }
 

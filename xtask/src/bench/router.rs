@@ -22,7 +22,9 @@ pub(super) enum Router {
     RoundRobin,
     /// The filter with the reference picker's weights: queue 2, KV cache 2, prefix 3.
     Compatible,
-    /// The filter with two of these scorers: queue 2, KV cache 2.
+    /// The same and the scorer for adapters, 3.
+    CompatibleLora,
+    /// The filter with the scorers of load alone: queue 2, KV cache 2.
     QueueKv,
     /// The filter as it is by default, but for the parameters.
     LeastCost(LeastCost),
@@ -41,11 +43,12 @@ impl Router {
         Ok(match (policy, rules) {
             (PolicyKind::RoundRobin, _) => vec![Self::RoundRobin],
             (PolicyKind::Compatible, _) => vec![Self::Compatible],
+            (PolicyKind::CompatibleLora, _) => vec![Self::CompatibleLora],
             (PolicyKind::QueueKv, _) => vec![Self::QueueKv],
             (PolicyKind::LeastCost, []) => vec![Self::LeastCost(LeastCost::DEFAULT)],
             (PolicyKind::LeastCost, rules) => rules.iter().copied().map(Self::LeastCost).collect(),
             (other, _) => bail!(
-                "--policy {}: an Envoy has round-robin, queue-kv, compatible and least-cost",
+                "--policy {}: an Envoy has round-robin, queue-kv, compatible, compatible-lora and least-cost",
                 other.name()
             ),
         })
@@ -61,6 +64,7 @@ impl Router {
         match self {
             Self::RoundRobin => {}
             Self::Compatible => document["pools"][0]["picker"] = weighted(&COMPATIBLE),
+            Self::CompatibleLora => document["pools"][0]["picker"] = weighted(&COMPATIBLE_LORA),
             Self::QueueKv => document["pools"][0]["picker"] = weighted(&QUEUE_KV),
             Self::LeastCost(rule) => document["pools"][0]["picker"] = least_cost(rule),
         }
@@ -119,6 +123,7 @@ impl fmt::Display for Router {
         match self {
             Self::RoundRobin => f.pad("round robin"),
             Self::Compatible => f.pad("compatible 2/2/3"),
+            Self::CompatibleLora => f.pad("compatible 2/2/3, LoRA 3"),
             Self::QueueKv => f.pad("queue, KV cache 2/2"),
             Self::LeastCost(LeastCost::DEFAULT) => f.pad("least cost"),
             Self::LeastCost(rule) => {
@@ -163,7 +168,15 @@ const COMPATIBLE: [(&str, u32); 3] = [
     ("prefix-cache-scorer", 3),
 ];
 
-/// The same where prompts share nothing.
+/// What it has for adapters.
+const COMPATIBLE_LORA: [(&str, u32); 4] = [
+    ("queue-scorer", 2),
+    ("kv-cache-utilization-scorer", 2),
+    ("prefix-cache-scorer", 3),
+    ("lora-affinity-scorer", 3),
+];
+
+/// What it has where only load counts.
 const QUEUE_KV: [(&str, u32); 2] = [("queue-scorer", 2), ("kv-cache-utilization-scorer", 2)];
 
 /// As many as a small proxy has; their state is shared, so that it makes no difference.

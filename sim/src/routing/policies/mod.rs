@@ -83,7 +83,9 @@ pub enum PolicyKind {
     LeastCost,
     /// Our picker with the weights of the reference picker.
     Compatible,
-    /// The same without the prefix score.
+    /// The same and three times the adapter score.
+    CompatibleLora,
+    /// The same with neither the prefix nor the adapter score.
     QueueKv,
     /// In turn.
     RoundRobin,
@@ -117,9 +119,10 @@ pub enum PolicyKind {
 
 impl PolicyKind {
     /// All of them, ours first.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::LeastCost,
         Self::Compatible,
+        Self::CompatibleLora,
         Self::QueueKv,
         Self::Hand,
         Self::LlmDPrecise,
@@ -142,6 +145,7 @@ impl PolicyKind {
         match self {
             Self::LeastCost => "least-cost",
             Self::Compatible => "compatible",
+            Self::CompatibleLora => "compatible-lora",
             Self::QueueKv => "queue-kv",
             Self::RoundRobin => "round-robin",
             Self::Random => "random",
@@ -162,12 +166,15 @@ impl PolicyKind {
 
     /// Whether it is the code of this repository, which runs in every worker of an Envoy.
     pub fn is_ours(self) -> bool {
-        matches!(self, Self::LeastCost | Self::Compatible | Self::QueueKv)
+        matches!(
+            self,
+            Self::LeastCost | Self::Compatible | Self::CompatibleLora | Self::QueueKv
+        )
     }
 
     /// Whether it is worth a row only where requests need adapters.
     pub fn is_for_adapters(self) -> bool {
-        matches!(self, Self::GaieLora | Self::QueueKv)
+        matches!(self, Self::CompatibleLora | Self::GaieLora | Self::QueueKv)
     }
 
     /// Whether it is granted knowledge that a router has only with events from the engines.
@@ -183,6 +190,7 @@ impl PolicyKind {
         match self {
             Self::LeastCost => Box::new(ours::Ours::least_cost(dice, workers, rule)),
             Self::Compatible => Box::new(ours::Ours::compatible(dice, workers)),
+            Self::CompatibleLora => Box::new(ours::Ours::compatible_lora(dice, workers)),
             Self::QueueKv => Box::new(ours::Ours::queue_kv(dice, workers)),
             Self::RoundRobin => Box::new(simple::RoundRobin::default()),
             Self::Random => Box::new(simple::Random(dice)),

@@ -51,12 +51,21 @@ impl Ours {
         Self::new(Profile::compatible(), dice, workers)
     }
 
-    /// The same without the prefix scorer.
+    /// The same and the scorer for adapters.
+    pub(super) fn compatible_lora(dice: Dice, workers: usize) -> Self {
+        let mut profile = Profile::compatible();
+        profile.scorers.push(WeightedScorer {
+            scorer: ScorerKind::LoraAffinity,
+            weight: 3.0,
+        });
+        Self::new(profile, dice, workers)
+    }
+
+    /// The reference picker's scorers of load alone.
     pub(super) fn queue_kv(dice: Dice, workers: usize) -> Self {
         let mut profile = Profile::compatible();
-        profile
-            .scorers
-            .retain(|it| !matches!(it.scorer, ScorerKind::Prefix(_)));
+        let is_prefix = |it: &WeightedScorer| matches!(it.scorer, ScorerKind::Prefix(_));
+        profile.scorers.retain(|it| !is_prefix(it));
         Self::new(profile, dice, workers)
     }
 
