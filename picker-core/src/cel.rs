@@ -176,6 +176,38 @@ impl Expression {
 }
 
 impl Value {
+    /// The number that a literal stands for.
+    fn read(text: &str) -> Option<Self> {
+        let (sign, digits) = match text.strip_prefix('-') {
+            Some(digits) => ("-", digits),
+            None => ("", text),
+        };
+        if let Some(hex) = digits
+            .strip_prefix("0x")
+            .or_else(|| digits.strip_prefix("0X"))
+        {
+            let magnitude = i128::from(u64::from_str_radix(hex, 16).ok()?);
+            let int = if sign.is_empty() {
+                magnitude
+            } else {
+                -magnitude
+            };
+            return i64::try_from(int).ok().map(Self::Int);
+        }
+        let is_int = digits.bytes().all(|it| it.is_ascii_digit());
+        if is_int {
+            return text.parse().ok().map(Self::Int);
+        }
+        // A fraction has digits, and no other names than that of the exponent.
+        let is_decimal = digits
+            .bytes()
+            .all(|it| !it.is_ascii_alphabetic() || matches!(it, b'e' | b'E'));
+        let fraction = digits.split_once('.').map_or("0", |(_, fraction)| fraction);
+        let has_fraction = fraction.starts_with(|it: char| it.is_ascii_digit());
+        let double: f64 = text.parse().ok().filter(|_| is_decimal && has_fraction)?;
+        double.is_finite().then_some(Self::Double(double))
+    }
+
     fn is_true(self) -> Option<bool> {
         match self {
             Self::Bool(it) => Some(it),

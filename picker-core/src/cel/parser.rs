@@ -182,7 +182,8 @@ impl<'a> Parser<'a> {
             end += 1;
         }
         let text = rest.get(..end).unwrap_or_default();
-        let value = number(text).ok_or_else(|| self.fault_at(start, ExpressionFault::Number))?;
+        let value =
+            Value::read(text).ok_or_else(|| self.fault_at(start, ExpressionFault::Number))?;
         self.advance(end);
         let kind = match value {
             Value::Double(_) => Kind::Double,
@@ -336,38 +337,6 @@ impl<'a> Parser<'a> {
 /// The type of two numbers, or of two conditions.
 fn common(one: Kind, other: Kind) -> Kind {
     if one == other { one } else { Kind::Double }
-}
-
-/// The number that a literal stands for.
-fn number(text: &str) -> Option<Value> {
-    let (sign, digits) = match text.strip_prefix('-') {
-        Some(digits) => ("-", digits),
-        None => ("", text),
-    };
-    if let Some(hex) = digits
-        .strip_prefix("0x")
-        .or_else(|| digits.strip_prefix("0X"))
-    {
-        let magnitude = i128::from(u64::from_str_radix(hex, 16).ok()?);
-        let int = if sign.is_empty() {
-            magnitude
-        } else {
-            -magnitude
-        };
-        return i64::try_from(int).ok().map(Value::Int);
-    }
-    let is_int = digits.bytes().all(|it| it.is_ascii_digit());
-    if is_int {
-        return text.parse().ok().map(Value::Int);
-    }
-    // A fraction has digits, and no other names than that of the exponent.
-    let is_decimal = digits
-        .bytes()
-        .all(|it| !it.is_ascii_alphabetic() || matches!(it, b'e' | b'E'));
-    let fraction = digits.split_once('.').map_or("0", |(_, fraction)| fraction);
-    let has_fraction = fraction.starts_with(|it: char| it.is_ascii_digit());
-    let double: f64 = text.parse().ok().filter(|_| is_decimal && has_fraction)?;
-    double.is_finite().then_some(Value::Double(double))
 }
 
 pub(super) const NUMBER: ExpressionFault = ExpressionFault::Expected("a number");
