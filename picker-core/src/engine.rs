@@ -19,6 +19,8 @@ pub enum EngineKind {
     TrtllmServe,
     /// TensorRT-LLM behind Triton.
     TritonTensorrtLlm,
+    /// Triton with other backends.
+    Triton,
     /// Text Generation Inference.
     Tgi,
 }
@@ -80,11 +82,12 @@ pub(crate) enum Gauge {
 
 impl EngineKind {
     /// Every engine, in the order of the documentation.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Vllm,
         Self::Sglang,
         Self::TrtllmServe,
         Self::TritonTensorrtLlm,
+        Self::Triton,
         Self::Tgi,
     ];
 
@@ -95,6 +98,7 @@ impl EngineKind {
             Self::Sglang => "sglang",
             Self::TrtllmServe => "trtllm-serve",
             Self::TritonTensorrtLlm => "triton-tensorrt-llm",
+            Self::Triton => "triton",
             Self::Tgi => "tgi",
         }
     }
@@ -114,6 +118,7 @@ impl EngineKind {
             Self::Sglang => b"sglang:",
             Self::TrtllmServe => b"trtllm_",
             Self::TritonTensorrtLlm => b"nv_trt_llm_",
+            Self::Triton => b"nv_inference_",
             Self::Tgi => b"tgi_",
         }
     }
@@ -136,7 +141,8 @@ impl EngineKind {
             Self::Vllm => vllm(name),
             Self::Sglang => sglang(name),
             Self::TrtllmServe => trtllm_serve(name),
-            Self::TritonTensorrtLlm => triton(name),
+            Self::TritonTensorrtLlm => triton_tensorrt_llm(name),
+            Self::Triton => triton(name),
             Self::Tgi => tgi(name),
         }
     }
@@ -261,7 +267,7 @@ fn trtllm_serve(name: &[u8]) -> Option<Family> {
 }
 
 /// Triton reports one family per theme and tells the figures apart by a label.
-fn triton(name: &[u8]) -> Option<Family> {
+fn triton_tensorrt_llm(name: &[u8]) -> Option<Family> {
     Some(match name {
         b"request_metrics" => Family::Selected {
             label: b"request_type",
@@ -277,6 +283,12 @@ fn triton(name: &[u8]) -> Option<Family> {
         },
         _ => return None,
     })
+}
+
+/// Triton by itself reports a queue per model. Its `exec_count` counts all batches there ever were,
+/// so nothing tells how many requests are executing.
+fn triton(name: &[u8]) -> Option<Family> {
+    (name == b"pending_request_count").then_some(Family::Value(&[Gauge::Waiting]))
 }
 
 /// Text Generation Inference has no KV gauge: tokens of the running batch over the most a batch may
@@ -304,6 +316,7 @@ mod tests {
             "sglang",
             "trtllm-serve",
             "triton-tensorrt-llm",
+            "triton",
             "tgi",
         ]) {
             assert_eq!(engine.name(), name);

@@ -93,9 +93,9 @@ pub fn read_page(
 }
 
 /// The engine whose families `page` names first, in samples or in metadata; `None` when it names
-/// nobody's.
+/// nobody's. Triton's own families are on the pages of its backends too.
 pub fn detect_engine(page: &[u8]) -> Option<EngineKind> {
-    Lines::new(page, true).find_map(|line| {
+    let mut engines = Lines::new(page, true).filter_map(|line| {
         let line = line
             .strip_prefix(b"# HELP ")
             .or_else(|| line.strip_prefix(b"# TYPE "))
@@ -105,7 +105,10 @@ pub fn detect_engine(page: &[u8]) -> Option<EngineKind> {
         EngineKind::ALL
             .into_iter()
             .find(|engine| name.starts_with(engine.prefix()))
-    })
+    });
+    let first = engines.next()?;
+    let other = (first == EngineKind::Triton).then(|| engines.find(|it| *it != first));
+    other.flatten().or(Some(first))
 }
 
 /// What has been read of a page so far.
@@ -710,4 +713,16 @@ sglang:cached_tokens_total{cache_source="host"} 3"#,
 
     /// 2027-01-15, later than any time in these tests but one.
     const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+
+    #[test]
+    fn tritons_own_families_tell_its_queue_and_not_its_backend() {
+        let page = "# TYPE nv_inference_exec_count counter\nnv_inference_exec_count{model=\"a\"} 900\n\
+            nv_inference_pending_request_count{model=\"a\"} 2\n\
+            nv_inference_pending_request_count{model=\"b\"} 3\n";
+        check_engine(EngineKind::Triton, true, &[(page, "waiting=5")]);
+        assert_eq!(detect_engine(page.as_bytes()), Some(EngineKind::Triton));
+        let page = format!("{page}nv_trt_llm_request_metrics 1\n");
+        let backend = Some(EngineKind::TritonTensorrtLlm);
+        assert_eq!(detect_engine(page.as_bytes()), backend);
+    }
 }

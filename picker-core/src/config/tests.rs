@@ -328,7 +328,7 @@ fn an_engine_is_the_endpoints_or_the_pools() {
         &[
             "pools[0].engine: \"x\" is no known engine. Fix: use one of vllm, sglang, \
              trtllm-serve, \
-             triton-tensorrt-llm, tgi.",
+             triton-tensorrt-llm, triton, tgi.",
             "pools[0].endpoints[0].labels[\"llm-d.ai/engine-type\"]: \"sglan\" is no known engine. \
              Fix: write \"sglang\".",
         ],
