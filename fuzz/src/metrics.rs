@@ -4,20 +4,25 @@
 use std::io;
 
 use picker_core::{
-    EndpointMetrics, EngineKind, PageError, Reading, Snapshot, Timestamp, detect_engine, read_page,
+    EndpointMetrics, Engine, EngineKind, EngineMapping, Mapped, MetricSpec, PageError, Reading,
+    Snapshot, Timestamp, detect_engine, read_page_of,
 };
 
 use crate::fixtures::files;
 use crate::input::Input;
 
-/// An engine and whether the page was cut in a byte, and the page.
+/// An engine, built in or as a user could describe it, and whether the page was cut in a byte, and
+/// the page.
 pub fn check(input: &[u8]) {
     let mut input = Input(input);
     let choice = input.byte();
-    let engine = EngineKind::ALL[usize::from(choice >> 1) % EngineKind::ALL.len()];
+    let number = usize::from(choice >> 1) % (EngineKind::ALL.len() + 1);
+    let mapping = mapping();
+    let built_in = EngineKind::ALL.get(number).copied();
+    let engine = built_in.map_or(Engine::Mapped(&mapping), Engine::BuiltIn);
     let (complete, page) = (choice & 1 == 0, input.0);
     let _ = detect_engine(page);
-    let read = |page: &[u8]| read_page(page, engine, complete, NOW);
+    let read = |page: &[u8]| read_page_of(page, engine, complete, NOW);
     let reading = read(page);
     if let Ok(reading) = &reading {
         can_be_true(&reading.metrics);
@@ -44,7 +49,32 @@ pub fn seeds() -> io::Result<Vec<Vec<u8>>> {
             .for_each(|line| seed.extend(line));
         seed
     };
-    Ok(pages.iter().chain(&awkward).map(seed).collect())
+    let mut seeds: Vec<Vec<u8>> = pages.iter().chain(&awkward).map(seed).collect();
+    let mut mapped = vec![(EngineKind::ALL.len() as u8) << 1];
+    mapped.extend(MAPPED_PAGE.as_bytes());
+    seeds.push(mapped);
+    Ok(seeds)
+}
+
+/// What a user could say of vLLM.
+fn mapping() -> EngineMapping {
+    let mut mapping = EngineMapping::new("vllm");
+    let spec = |text: &str| text.parse::<MetricSpec>().ok();
+    for (what, text) in [
+        (Mapped::Waiting, "q{state=waiting}"),
+        (Mapped::Running, "q{state=running}"),
+        (Mapped::KvUsage, "vllm:kv_cache_usage_perc"),
+        (Mapped::Lora, "vllm:lora_requests_info"),
+    ] {
+        spec(text)
+            .into_iter()
+            .for_each(|spec| mapping.read(what, spec));
+    }
+    for (name, text) in [("heat", "heat"), ("gold", "q{priority=gold}")] {
+        let published = spec(text).map(|spec| mapping.publish(name, spec));
+        assert_eq!(published, Some(Ok(())));
+    }
+    mapping
 }
 
 fn can_be_true(metrics: &EndpointMetrics) {
@@ -59,6 +89,8 @@ fn can_be_true(metrics: &EndpointMetrics) {
         mean.is_none_or(|(mean, max)| mean <= max + 1e-9),
         "{mean:?}"
     );
+    assert!(metrics.attributes.iter().all(|(_, it)| it.is_finite()));
+    assert!(metrics.attributes.is_sorted_by(|one, next| one.0 < next.0));
     for names in metrics
         .lora
         .iter()
@@ -98,6 +130,11 @@ fn lines_of_others_change_nothing(
         }
     }
 }
+
+const MAPPED_PAGE: &str = "q{state=\"waiting\",engine=\"0\"} 3\nq{state=\"waiting\",engine=\"1\"} 4
+q{state=\"running\",priority=\"gold\"} 2\nheat -4\nvllm:kv_cache_usage_perc 0.5
+vllm:prefix_cache_queries_total 10\nvllm:num_requests_waiting 9
+vllm:lora_requests_info{running_lora_adapters=\"a\",max_lora=\"4\"} 5\n";
 
 /// When the recorded pages were read.
 const NOW: Timestamp = Timestamp(1_796_000_000_000_000);

@@ -78,6 +78,8 @@ pub(crate) enum Gauge {
     /// The process's start in seconds since the epoch; any Python server has it, so it tells no
     /// engine.
     ProcessStarted,
+    /// What a user gives a name, which stands at this place among such names.
+    Attribute(u8),
 }
 
 impl EngineKind {
@@ -134,8 +136,7 @@ impl EngineKind {
     /// What the family `name` says; `None` for the families nobody reads. Names match whole.
     pub(crate) fn family(self, name: &[u8]) -> Option<Family> {
         let Some(name) = name.strip_prefix(self.prefix()) else {
-            return (name == b"process_start_time_seconds")
-                .then_some(Family::Value(&[Gauge::ProcessStarted]));
+            return Family::of_any_engine(name);
         };
         match self {
             Self::Vllm => vllm(name),
@@ -148,7 +149,28 @@ impl EngineKind {
     }
 }
 
+impl Family {
+    /// What the family `name` says whatever the engine is.
+    pub(crate) fn of_any_engine(name: &[u8]) -> Option<Self> {
+        (name == b"process_start_time_seconds").then_some(Self::Value(&[Gauge::ProcessStarted]))
+    }
+}
+
 impl Gauge {
+    /// Whether a user's mapping says where to read it.
+    pub(crate) const fn is_mappable(self) -> bool {
+        matches!(
+            self,
+            Self::Running
+                | Self::Waiting
+                | Self::KvUsage
+                | Self::KvUsageOld
+                | Self::UsedTokens
+                | Self::BlockSize
+                | Self::NumBlocks
+        )
+    }
+
     /// The key of the gauge in a printed reading, for those a warning can be about.
     pub(crate) const fn key(self) -> &'static str {
         match self {
@@ -164,6 +186,7 @@ impl Gauge {
             Self::PrefixCaching => "prefix_caching",
             Self::Awake | Self::Asleep => "sleeping",
             Self::ProcessStarted => "process_started",
+            Self::Attribute(_) => "attribute",
         }
     }
 }

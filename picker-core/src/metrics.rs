@@ -38,9 +38,17 @@ pub struct EndpointMetrics {
     pub prefix_caching: Option<bool>,
     /// When the server's process started, in seconds since the epoch.
     pub process_started: Option<f64>,
+    /// Numbers that the configuration gives names, sorted by name.
+    pub attributes: Vec<(String, f64)>,
 }
 
 impl EndpointMetrics {
+    /// The number that the configuration calls `name`.
+    pub fn attribute(&self, name: &str) -> Option<f64> {
+        let named = self.attributes.iter().find(|(known, _)| known == name);
+        named.map(|(_, value)| *value)
+    }
+
     /// Whether the server restarted between `earlier` and now, so that its cache is empty.
     ///
     /// The start of its process tells, and where either page lacks it, a prefix counter that fell.

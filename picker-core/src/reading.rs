@@ -10,6 +10,7 @@ use core::fmt;
 use crate::adapters::NewestLora;
 use crate::engine::{EngineKind, Family, Gauge};
 use crate::exposition::{Line, Lines, Sample, Unread, number};
+use crate::mapping::{Engine, EngineMapping, Meaning};
 use crate::metrics::EndpointMetrics;
 use crate::series::{Engines, Series, SeriesKey};
 use crate::time::Timestamp;
@@ -67,6 +68,21 @@ pub fn read_page(
     complete: bool,
     now: Timestamp,
 ) -> Result<Reading, PageError> {
+    read_page_of(page, Engine::BuiltIn(engine), complete, now)
+}
+
+/// Reads a page as [`read_page`] does, of an engine that is built in or described by a user.
+///
+/// A gauge of a user's mapping is made of all samples that its [`MetricSpec`] selects, as a
+/// built-in one is; an attribute is their mean.
+///
+/// [`MetricSpec`]: crate::MetricSpec
+pub fn read_page_of(
+    page: &[u8],
+    engine: Engine<'_>,
+    complete: bool,
+    now: Timestamp,
+) -> Result<Reading, PageError> {
     if page.trim_ascii().is_empty() {
         return Err(PageError::Empty);
     }
@@ -74,7 +90,7 @@ pub fn read_page(
     let mut last = None;
     for line in Lines::new(page, complete) {
         last = match Line::new(line) {
-            Line::Sample(unread) => engine.family(unread.name).map(|family| (family, unread)),
+            Line::Sample(unread) => tally.read(&unread).then_some(unread.name),
             Line::Comment => None,
             Line::End => break,
             Line::Bad => {
@@ -82,12 +98,9 @@ pub fn read_page(
                 None
             }
         };
-        if let Some((family, unread)) = &last {
-            tally.read(*family, unread);
-        }
     }
     if !complete {
-        tally.cut_in(last.map(|(family, _)| family));
+        tally.cut_in(last);
     }
     tally.finish()
 }
@@ -113,7 +126,7 @@ pub fn detect_engine(page: &[u8]) -> Option<EngineKind> {
 
 /// What has been read of a page so far.
 struct Tally<'a> {
-    engine: EngineKind,
+    engine: Engine<'a>,
     now: Timestamp,
     series: Vec<Series>,
     lora: NewestLora<'a>,
@@ -123,7 +136,7 @@ struct Tally<'a> {
 }
 
 impl<'a> Tally<'a> {
-    fn new(engine: EngineKind, now: Timestamp) -> Self {
+    fn new(engine: Engine<'a>, now: Timestamp) -> Self {
         Self {
             engine,
             now,
@@ -135,31 +148,82 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Takes in one sample of a known family.
-    fn read(&mut self, family: Family, unread: &Unread<'a>) {
+    /// Takes in one sample; tells whether it is of a known family.
+    fn read(&mut self, unread: &Unread<'a>) -> bool {
+        let family = self.engine.family(unread.name);
+        let mapping = self.engine.mapping();
+        let is_mapped = mapping.is_some_and(|it| it.entries_of(unread.name).next().is_some());
+        if family.is_none() && !is_mapped {
+            return false;
+        }
         let sample = unread.sample();
         let is_number = sample.is_some_and(|sample| sample.value.is_some());
         if !is_number {
             self.bad_lines = self.bad_lines.saturating_add(1);
         }
-        let Some(sample) = sample else { return };
+        let Some(sample) = sample else { return true };
+        match mapping {
+            Some(mapping) => {
+                let start = self.series.len();
+                if let Some(family) = family.filter(|family| *family != Family::Lora) {
+                    self.family(family, unread.name, &sample);
+                }
+                self.drop_mappable(start);
+                self.mapped(mapping, unread.name, &sample);
+            }
+            None => _ = family.map(|family| self.family(family, unread.name, &sample)),
+        }
+        let tells_engine = family != Some(Family::Value(&[Gauge::ProcessStarted]));
+        self.known |= is_number && tells_engine;
+        true
+    }
+
+    fn family(&mut self, family: Family, name: &[u8], sample: &Sample<'a>) {
         match family {
-            Family::Value(gauges) => self.values(gauges, unread.name, &sample),
+            Family::Value(gauges) => self.values(gauges, name, sample),
             Family::Selected { label, gauges } => {
                 let choice = sample.labels.value(label);
                 let gauge = gauges.iter().find(|(value, _)| Some(*value) == choice);
                 if let Some((_, gauge)) = gauge {
-                    self.values(&[*gauge], unread.name, &sample);
+                    self.values(&[*gauge], name, sample);
                 }
             }
-            Family::Labels(gauges) => self.labels(gauges, unread.name, &sample),
-            Family::Lora => self.lora.read(&sample, self.now),
+            Family::Labels(gauges) => self.labels(gauges, name, sample),
+            Family::Lora => self.lora.read(sample, self.now),
         }
-        self.known |= is_number && !matches!(family, Family::Value([Gauge::ProcessStarted]));
+    }
+
+    /// Of the series from `start` on, drops those that a user's mapping is to tell.
+    fn drop_mappable(&mut self, start: usize) {
+        let mut added = self.series.split_off(start);
+        added.retain(|series| !series.gauge.is_mappable());
+        self.series.append(&mut added);
+    }
+
+    fn mapped(&mut self, mapping: &EngineMapping, name: &[u8], sample: &Sample<'a>) {
+        let entries = mapping.entries_of(name);
+        for entry in entries.filter(|entry| entry.spec.selects(sample.labels)) {
+            match &entry.meaning {
+                Meaning::Value(gauge) => {
+                    // A part of the total is wanted when it is asked for.
+                    let is_part = entry.spec.names("priority");
+                    let breakdown = if is_part { &[][..] } else { BREAKDOWN };
+                    if let Some(key) = SeriesKey::new(name, sample.labels, breakdown) {
+                        self.push(*gauge, key, sample.value.unwrap_or(f64::NAN));
+                    }
+                }
+                Meaning::CacheLabels(block_size, num_blocks) => {
+                    let block_size = (block_size.as_bytes(), Gauge::BlockSize);
+                    let num_blocks = (num_blocks.as_bytes(), Gauge::NumBlocks);
+                    self.labels(&[block_size, num_blocks], name, sample);
+                }
+                Meaning::Lora => self.lora.read(sample, self.now),
+            }
+        }
     }
 
     fn values(&mut self, gauges: &[Gauge], name: &[u8], sample: &Sample<'_>) {
-        let Some(key) = SeriesKey::new(name, sample.labels) else {
+        let Some(key) = SeriesKey::new(name, sample.labels, BREAKDOWN) else {
             return;
         };
         let value = sample.value.unwrap_or(f64::NAN);
@@ -185,7 +249,8 @@ impl<'a> Tally<'a> {
     }
 
     fn push(&mut self, gauge: Gauge, key: SeriesKey, value: f64) {
-        let usable = value.is_finite() && value >= 0.0;
+        let may_be_negative = matches!(gauge, Gauge::Attribute(_));
+        let usable = value.is_finite() && (value >= 0.0 || may_be_negative);
         // Adding zero makes zero of minus zero.
         let value = if usable { value + 0.0 } else { f64::NAN };
         // One past the limit is enough to know.
@@ -194,21 +259,41 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// The body ends within or after the last line read: of its family other engines may be
-    /// missing.
-    fn cut_in(&mut self, family: Option<Family>) {
+    /// The body ends within or after the last line read, of the family `name`: other engines may be
+    /// missing of it.
+    fn cut_in(&mut self, name: Option<&[u8]>) {
         self.truncated = true;
+        let (engine, name) = (self.engine, name.unwrap_or_default());
+        let family = engine.family(name);
+        let is_mapped = |gauge: Gauge| {
+            let entries = engine
+                .mapping()
+                .into_iter()
+                .flat_map(|it| it.entries_of(name));
+            let mut meanings = entries.map(|entry| &entry.meaning);
+            meanings.any(|meaning| match meaning {
+                Meaning::Value(cut) => *cut == gauge,
+                Meaning::CacheLabels(..) => matches!(gauge, Gauge::BlockSize | Gauge::NumBlocks),
+                Meaning::Lora => false,
+            })
+        };
         let cut = |gauge: Gauge| match family {
             // The names that tell blocks from tokens may be in the missing part.
             _ if matches!(gauge, Gauge::PrefixQueriesBlocks | Gauge::PrefixHitsBlocks) => true,
-            Some(Family::Value(gauges)) => gauges.contains(&gauge),
-            Some(Family::Selected { gauges, .. } | Family::Labels(gauges)) => {
-                gauges.iter().any(|(_, cut)| *cut == gauge)
+            Some(Family::Value(gauges)) if gauges.contains(&gauge) => true,
+            Some(Family::Selected { gauges, .. } | Family::Labels(gauges))
+                if gauges.iter().any(|(_, cut)| *cut == gauge) =>
+            {
+                true
             }
-            Some(Family::Lora) | None => false,
+            _ => is_mapped(gauge),
         };
         self.series.retain(|series| !cut(series.gauge));
-        if family == Some(Family::Lora) {
+        let mut mapped = engine
+            .mapping()
+            .into_iter()
+            .flat_map(|it| it.entries_of(name));
+        if family == Some(Family::Lora) || mapped.any(|entry| entry.meaning == Meaning::Lora) {
             self.lora = NewestLora::default();
         }
     }
@@ -233,8 +318,18 @@ impl<'a> Tally<'a> {
         }
         warnings.extend(engines.unusable().into_iter().map(Warning::Unusable));
         warnings.extend(engines.kv_usage_above_one().map(Warning::KvUsageAboveOne));
-        let mut metrics = engines.metrics(self.engine);
+        let mut metrics = engines.metrics(self.engine.reserved_blocks());
         metrics.lora = self.lora.finish();
+        if let Some(mapping) = self.engine.mapping() {
+            let names = mapping.attributes().iter().zip(0..);
+            let known = names.filter_map(|(name, place)| {
+                Some((name.clone(), engines.mean(Gauge::Attribute(place))?))
+            });
+            metrics.attributes = known.collect();
+            metrics
+                .attributes
+                .sort_by(|(one, _), (other, _)| one.cmp(other));
+        }
         Ok(Reading { metrics, warnings })
     }
 }
@@ -261,6 +356,9 @@ impl fmt::Display for PageError {
     }
 }
 
+/// A family may be there in parts by this label beside its total.
+const BREAKDOWN: &[u8] = b"priority";
+
 /// Series of known families on one page: 128 data-parallel engines of 4 ranks each with every gauge
 /// there is.
 const SERIES_MAX: usize = 8192;
@@ -271,6 +369,7 @@ const SERIES_USUAL: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::Mapped;
     use alloc::string::String;
     use std::format;
     #[cfg(target_arch = "wasm32")]
@@ -313,6 +412,8 @@ mod tests {
                 lora.waiting.join(",")
             ));
         }
+        let attributes = metrics.attributes.iter();
+        words.extend(attributes.map(|(name, value)| format!("{name}={value}")));
         words.extend(warnings.iter().map(|warning| format!("!{warning:?}")));
         words.join(" ")
     }
@@ -713,6 +814,124 @@ sglang:cached_tokens_total{cache_source="host"} 3"#,
 
     /// 2027-01-15, later than any time in these tests but one.
     const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+
+    /// A mapping called `name` that reads a queue, a KV usage and two attributes.
+    fn mapping(name: &str) -> EngineMapping {
+        let mut mapping = EngineMapping::new(name);
+        mapping.read(Mapped::Waiting, "q{state=waiting}".parse().unwrap());
+        mapping.read(Mapped::Running, "q{state=running}".parse().unwrap());
+        mapping.read(Mapped::KvUsage, "kv".parse().unwrap());
+        mapping.read(Mapped::Lora, "loras".parse().unwrap());
+        mapping.read_cache_labels("cache".parse().unwrap(), "size", "blocks");
+        for (name, spec) in [("heat", "temperature"), ("gold", "q{priority=gold}")] {
+            mapping.publish(name, spec.parse().unwrap()).unwrap();
+        }
+        mapping
+    }
+
+    fn check_mapped(name: &str, complete: bool, pages: &[(&str, &str)]) {
+        let mapping = mapping(name);
+        for (page, expected) in pages {
+            let engine = Engine::Mapped(&mapping);
+            let reading = read_page_of(page.as_bytes(), engine, complete, NOW);
+            assert_eq!(show(reading), *expected, "{page}");
+        }
+    }
+
+    #[test]
+    fn a_mapping_says_which_samples_are_which_gauge() {
+        check_mapped(
+            "mine",
+            true,
+            &[
+                (
+                    "q{state=\"waiting\"} 3\nq{state=\"running\"} 2",
+                    "running=2 waiting=3",
+                ),
+                ("q{state=\"other\"} 3", ""),
+                (
+                    "q{state=\"waiting\",engine=\"0\"} 3\nq{state=\"waiting\",engine=\"1\"} 4",
+                    "waiting=7",
+                ),
+                (
+                    "kv{engine=\"0\"} 0.25\nkv{engine=\"1\"} 0.75",
+                    "kv=0.5 max=0.75",
+                ),
+                (
+                    "cache{size=\"16\",blocks=\"10\"} 1",
+                    "block=16 blocks=10 tokens=160",
+                ),
+                (
+                    "loras{running_lora_adapters=\"b,a\",waiting_lora_adapters=\"\",max_lora=\"4\"} 5",
+                    "lora=a,b||4",
+                ),
+                ("temperature -4", "heat=-4"),
+                (
+                    "temperature{gpu=\"0\"} 60\ntemperature{gpu=\"1\"} 70",
+                    "heat=65",
+                ),
+                (
+                    "temperature{gpu=\"0\"} NaN\ntemperature{gpu=\"1\"} 70",
+                    "heat=70 !Unusable(\"attribute\")",
+                ),
+                (
+                    "q{state=\"waiting\",priority=\"gold\"} 3\nq{state=\"waiting\"} 5",
+                    "waiting=5 gold=3",
+                ),
+                (
+                    "kv 0.5\nprocess_start_time_seconds 77",
+                    "kv=0.5 max=0.5 started=77",
+                ),
+                ("process_start_time_seconds 77", "NoKnownFamily"),
+                ("vllm:num_requests_waiting 3", "NoKnownFamily"),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_mapping_with_the_name_of_an_engine_takes_the_place_of_its_mappable_gauges() {
+        check_mapped(
+            "vllm",
+            true,
+            &[
+                (
+                    "vllm:num_requests_waiting 9\nvllm:kv_cache_usage_perc 0.9\n\
+                     vllm:lora_requests_info{running_lora_adapters=\"a\"} 5\n\
+                     vllm:prefix_cache_queries_total 10\nkv 0.5",
+                    "kv=0.5 max=0.5 queries=10",
+                ),
+                (
+                    "vllm:cache_config_info{block_size=\"32\",num_gpu_blocks=\"99\",\
+                     enable_prefix_caching=\"True\"} 1\ncache{size=\"16\",blocks=\"10\"} 1",
+                    "block=16 blocks=10 tokens=144 caching=1",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_a_cut_page_may_hide_of_a_mapped_family_is_unknown() {
+        check_mapped(
+            "mine",
+            false,
+            &[
+                ("kv 0.5\ntemperature 60\n", "kv=0.5 max=0.5 !Truncated"),
+                ("temperature 60\nkv 0.5\n", "heat=60 !Truncated"),
+                (
+                    "kv 0.5\nq{state=\"waiting\"} 3\nq{",
+                    "kv=0.5 max=0.5 !Truncated",
+                ),
+                (
+                    "kv 0.5\ncache{size=\"16\",blocks=\"10\"} 1\n",
+                    "kv=0.5 max=0.5 !Truncated",
+                ),
+                (
+                    "kv 0.5\nloras{max_lora=\"4\"} 5\n",
+                    "kv=0.5 max=0.5 !Truncated",
+                ),
+            ],
+        );
+    }
 
     #[test]
     fn tritons_own_families_tell_its_queue_and_not_its_backend() {

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::engine::{EngineKind, Gauge};
+use crate::engine::Gauge;
 use crate::exposition::Labels;
 use crate::metrics::EndpointMetrics;
 
@@ -39,8 +39,9 @@ pub(crate) struct SeriesKey {
 pub(crate) struct Engines(Vec<Series>);
 
 impl SeriesKey {
-    /// The key of a series; `None` for a breakdown by priority, whose total is another series.
-    pub(crate) fn new(name: &[u8], labels: Labels<'_>) -> Option<Self> {
+    /// The key of a series; `None` for a breakdown by the label `breakdown`, whose total is another
+    /// series.
+    pub(crate) fn new(name: &[u8], labels: Labels<'_>, breakdown: &[u8]) -> Option<Self> {
         let seed = xxh3_64_with_seed(name, 0);
         let mut key = Self {
             identity: seed,
@@ -51,7 +52,7 @@ impl SeriesKey {
             if value.is_empty() {
                 continue;
             }
-            if label == b"priority" {
+            if label == breakdown {
                 return None;
             }
             let pair = xxh3_64_with_seed(value, xxh3_64_with_seed(label, 0));
@@ -108,7 +109,8 @@ impl Engines {
         Self(engines.into_iter().map(|(_, it)| it).collect())
     }
 
-    pub(crate) fn metrics(&self, engine: EngineKind) -> EndpointMetrics {
+    /// The gauges of engines that each keep `reserved_blocks` without a prompt in them.
+    pub(crate) fn metrics(&self, reserved_blocks: u64) -> EndpointMetrics {
         let block_size = self
             .first(Gauge::HashBlockSize)
             .or_else(|| self.first(Gauge::BlockSize))
@@ -127,7 +129,7 @@ impl Engines {
             kv_usage_max: kv_usage.map(|(_, max)| max),
             block_size: block_size.and_then(|size| u32::try_from(count(size)?).ok()),
             num_blocks: self.sum(Gauge::NumBlocks).and_then(count),
-            capacity_tokens: self.capacity_tokens(engine),
+            capacity_tokens: self.capacity_tokens(reserved_blocks),
             offload_tokens: self.offload_tokens(),
             prefix_queries: tokens(Gauge::PrefixQueries, Gauge::PrefixQueriesBlocks),
             prefix_hits: tokens(Gauge::PrefixHits, Gauge::PrefixHitsBlocks),
@@ -135,21 +137,20 @@ impl Engines {
             sleeping: self.sleeping(),
             prefix_caching: caching.map(|caching| caching > 0.0),
             process_started: self.values(Gauge::ProcessStarted).reduce(f64::max),
+            attributes: Vec::new(),
         }
+    }
+
+    /// The mean of the engines that report it.
+    pub(crate) fn mean(&self, gauge: Gauge) -> Option<f64> {
+        let mean = mean(self.values(gauge))?.0;
+        mean.is_finite().then_some(mean)
     }
 
     /// The mean and the largest of the engines that report it; the newer name where a page has
     /// both.
     fn kv_usage(&self) -> Option<(f64, f64)> {
-        let of = |gauge| {
-            let (mut count, mut sum, mut max) = (0.0, 0.0, 0.0_f64);
-            for usage in self.values(gauge).map(|usage| usage.min(1.0)) {
-                count += 1.0;
-                sum += usage;
-                max = max.max(usage);
-            }
-            (count > 0.0).then(|| (sum / count, max))
-        };
+        let of = |gauge| mean(self.values(gauge).map(|usage| usage.min(1.0)));
         of(Gauge::KvUsage)
             .or_else(|| of(Gauge::KvUsageOld))
             .or_else(|| {
@@ -166,13 +167,13 @@ impl Engines {
         )
     }
 
-    fn capacity_tokens(&self, engine: EngineKind) -> Option<u64> {
+    fn capacity_tokens(&self, reserved_blocks: u64) -> Option<u64> {
         if let Some(tokens) = self.sum(Gauge::CapacityTokens) {
             return count(tokens);
         }
         let engines = self.values(Gauge::NumBlocks).count() as u64;
         let blocks = count(self.sum(Gauge::NumBlocks)?)?;
-        let blocks = blocks.saturating_sub(engines.saturating_mul(engine.reserved_blocks()));
+        let blocks = blocks.saturating_sub(engines.saturating_mul(reserved_blocks));
         product(blocks, self.first(Gauge::BlockSize)?)
     }
 
@@ -220,6 +221,17 @@ impl Engines {
             .filter(move |it| it.gauge == gauge && !it.value.is_nan())
             .map(|it| it.value)
     }
+}
+
+/// The mean and the largest of figures; `None` when there are none.
+fn mean(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    let (mut count, mut sum, mut max) = (0.0, 0.0, f64::MIN);
+    for value in values {
+        count += 1.0;
+        sum += value;
+        max = max.max(value);
+    }
+    (count > 0.0).then(|| (sum / count, max))
 }
 
 /// A count as a whole number; unknown when it is larger than any is.

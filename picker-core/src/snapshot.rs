@@ -10,6 +10,7 @@ use core::str::FromStr;
 
 use crate::bytes::{Reader, Writer};
 use crate::load_report::LoadReport;
+use crate::mapping::EngineMapping;
 use crate::metrics::{EndpointMetrics, Lora};
 use crate::shared::SharedData;
 use crate::{Address, EndpointId, Span, Timestamp};
@@ -268,6 +269,12 @@ fn encode_metrics(metrics: &EndpointMetrics, writer: &mut Writer<'_>) {
         encode_names(&lora.running, writer);
         encode_names(&lora.waiting, writer);
     }
+    let attributes = metrics.attributes.iter().take(ATTRIBUTES_MAX);
+    writer.u8(attributes.len() as u8);
+    for (name, value) in attributes {
+        writer.text(name);
+        writer.gauge(Some(*value));
+    }
 }
 
 fn decode_metrics(reader: &mut Reader<'_>) -> Option<EndpointMetrics> {
@@ -293,6 +300,10 @@ fn decode_metrics(reader: &mut Reader<'_>) -> Option<EndpointMetrics> {
                 waiting: decode_names(reader)?,
             }),
         },
+        attributes: (0..reader.u8()?)
+            .map(|_| Some((reader.text()?.into(), reader.gauge()??)))
+            .collect::<Option<Vec<_>>>()
+            .filter(|attributes| attributes.len() <= ATTRIBUTES_MAX)?,
     })
 }
 
@@ -311,8 +322,11 @@ fn decode_names(reader: &mut Reader<'_>) -> Option<Vec<String>> {
 /// Adapters kept per endpoint and list; engines batch a few dozen at most.
 const NAMES_MAX: usize = 1024;
 
+/// Attributes kept per endpoint, all that a mapping may publish.
+const ATTRIBUTES_MAX: usize = EngineMapping::ATTRIBUTES_MAX;
+
 /// The first byte of a snapshot; raised when the layout changes.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -353,6 +367,7 @@ mod tests {
             sleeping: Some(false),
             prefix_caching: Some(true),
             process_started: Some(1.7e9),
+            attributes: vec![("depth".into(), -2.5), ("gold".into(), 3.0)],
         };
         snapshot
     }
@@ -370,6 +385,20 @@ mod tests {
         }
         bytes[0] += 1;
         assert_eq!(Snapshot::decode(&bytes), None, "another release's format");
+    }
+
+    #[test]
+    fn as_many_attributes_cross_as_a_mapping_may_publish() {
+        for (count, kept) in [(32, 32), (33, 32)] {
+            let mut snapshot = full();
+            let attribute = |number: u32| (format!("{number:02}"), f64::from(number));
+            snapshot.endpoints[0].metrics.attributes = (0..count).map(attribute).collect();
+            let mut bytes = Vec::new();
+            snapshot.encode(&mut bytes);
+            let decoded = Snapshot::decode(&bytes).unwrap();
+            assert_eq!(decoded.endpoints[0].metrics.attributes.len(), kept);
+            assert_eq!(decoded.endpoints[1], snapshot.endpoints[1]);
+        }
     }
 
     #[test]

@@ -231,6 +231,7 @@ fn vllm(file: &str, page: &[u8], expected: &Expected) -> EndpointMetrics {
             .first()
             .map(|it| it["enable_prefix_caching"] == "True"),
         process_started: None,
+        attributes: Vec::new(),
     }
 }
 
@@ -353,6 +354,7 @@ fn awkward(expected: &Expected) -> EndpointMetrics {
         sleeping: flag("sleeping"),
         prefix_caching: flag("prefix_caching"),
         process_started: None,
+        attributes: Vec::new(),
     }
 }
 
