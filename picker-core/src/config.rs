@@ -34,7 +34,7 @@ use crate::time::Span;
 
 pub use error::{AddressFault, Cause, ConfigError, ConfigWarning, Wanted};
 use node::{Node, Object, Report};
-pub use schema::picker_schema;
+pub use schema::{config_schema, picker_schema};
 
 /// What one instance of the plugin is for.
 #[derive(Clone, PartialEq, Debug)]

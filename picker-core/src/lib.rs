@@ -82,7 +82,8 @@ pub use collector::{Collector, PERIOD_MAX, PoolScrape};
 pub use config::{
     AddressFault, CONFIG_ERRORS_MAX, CacheConfig, Cause, Config, ConfigError, ConfigWarning,
     Destination, EndpointConfig, FailureMode, Limits, Match, Paths, PoolConfig, Role,
-    SCRAPE_INTERVAL_MIN, ScrapeConfig, Wanted, parse as parse_config, parse_picker, picker_schema,
+    SCRAPE_INTERVAL_MIN, ScrapeConfig, Wanted, config_schema, parse as parse_config, parse_picker,
+    picker_schema,
 };
 pub use context_length::ContextLength;
 pub use decimal::push_decimal;

@@ -1,4 +1,7 @@
-//! The JSON Schema of an `EndpointPickerConfig`, from the tables that it is read by.
+//! The JSON Schema of an `EndpointPickerConfig`, from the tables that it is read by, and that of
+//! the configuration around it.
+
+mod filter;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -11,11 +14,13 @@ use super::picker::{FEATURE_GATES, OLD_API_VERSION};
 use super::table::{Kind, Parameter};
 use super::{PICKER_API_VERSION, PLUGINS_MAX, PROFILES_MAX, TEXT_BYTES_MAX, WEIGHT_MAX};
 
+pub use filter::config_schema;
+
 /// The JSON Schema (draft 2020-12) of an `EndpointPickerConfig`.
 pub fn picker_schema() -> Value {
     let plugins: Vec<Value> = catalogue::all().map(plugin).collect();
     json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": DRAFT,
         "title": "EndpointPickerConfig",
         "type": "object",
         "properties": {
@@ -170,7 +175,7 @@ fn value(kind: Kind) -> Value {
         }
         Kind::Section(parameters) | Kind::Optional(parameters) => object(parameters),
         Kind::Sections(parameters) => json!({"type": "array", "items": object(parameters)}),
-        Kind::Size(..) => json!({"type": ["integer", "string"]}),
+        Kind::Size(..) => json!({"type": ["integer", "string"], "pattern": SIZE}),
         Kind::Text(_) | Kind::PluginRef(..) => text(),
         Kind::NeededText => json!({"type": "string", "minLength": 1, "maxLength": TEXT_BYTES_MAX}),
         Kind::Texts => json!({"type": "array", "items": text()}),
@@ -184,5 +189,11 @@ fn value(kind: Kind) -> Value {
     schema
 }
 
+/// The version of JSON Schema.
+const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
+
 /// A time as it is written.
-const DURATION: &str = "^([0-9]+(h|m|s|ms|us))+$";
+const DURATION: &str = "^(0|([0-9]+(\\.[0-9]+)?(h|m|s|ms|us))+)$";
+
+/// A size as it is written.
+const SIZE: &str = "^[0-9]+(Gi|Mi|Ki|k|M|G)?$";

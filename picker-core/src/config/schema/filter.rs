@@ -1,0 +1,225 @@
+//! The JSON Schema of the filter's configuration.
+
+use serde_json::{Value, json};
+
+use super::super::pool::FAILURE_MODES;
+use super::super::units::{show_duration, show_size};
+use super::super::{
+    ADMIN_PATHS_MAX, CAPACITY_TOKENS_MAX, DESTINATION_HEADER, ENDPOINTS_MAX, LABELS_MAX,
+    MATCH_VALUES_MAX, PATH_PREFIXES_MAX, POOL_NAME_BYTES_MAX, POOLS_MAX, REQUEST_BODY_BYTES,
+    REQUEST_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MIN, SCRAPE_CLUSTER, SCRAPE_INTERVAL,
+    SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, STALENESS_THRESHOLD, TEXT_BYTES_MAX, admin,
+};
+use super::{DRAFT, DURATION, SIZE, closed, picker_schema};
+use crate::engine::EngineKind;
+use crate::time::Span;
+
+/// The JSON Schema (draft 2020-12) of the filter's configuration.
+pub fn config_schema() -> Value {
+    let mut schema = closed(json!({
+        "serve": told(json!({"const": "page"}), "This filter instance serves the picker's pages."),
+        "pools": list(POOLS_MAX, pool(), "A request belongs to the first pool that matches."),
+        "destination": destination(),
+        "paths": told(
+            closed(json!({
+                "prefixes": told(
+                    paths(PATH_PREFIXES_MAX),
+                    "What may stand before an API's path, like /openai.",
+                ),
+                "admin": told(
+                    paths(ADMIN_PATHS_MAX),
+                    &alloc::format!(
+                        "Ends of paths that are refused, for they administer a server; by default \
+                         those of the engines, like {}.",
+                        admin::PATHS.first().copied().unwrap_or_default()
+                    ),
+                ),
+            })),
+            "Where the APIs are mounted.",
+        ),
+        "strict": told(
+            json!({"type": "boolean", "default": false}),
+            "Refuse a body that cannot be read, with 400, instead of routing it by load.",
+        ),
+    }));
+    schema["$schema"] = DRAFT.into();
+    schema["title"] = "The configuration of the picker's filter".into();
+    let others = ["pools", "destination", "paths", "strict"];
+    let no_others: serde_json::Map<_, _> = others
+        .map(|it| (it.into(), false.into()))
+        .into_iter()
+        .collect();
+    schema["oneOf"] = json!([
+        {"required": ["pools"], "properties": {"serve": false}},
+        {"required": ["serve"], "properties": no_others},
+    ]);
+    schema
+}
+
+fn pool() -> Value {
+    let mut picker = picker_schema();
+    if let Some(picker) = picker.as_object_mut() {
+        picker.remove("$schema");
+    }
+    let engines = EngineKind::ALL.map(EngineKind::name);
+    let modes = FAILURE_MODES.map(|(name, _)| name);
+    let size = json!({
+        "type": ["integer", "string"],
+        "minimum": REQUEST_BODY_BYTES_MIN,
+        "maximum": REQUEST_BODY_BYTES_MAX,
+        "pattern": SIZE,
+        "default": show_size(REQUEST_BODY_BYTES),
+    });
+    let mut pool = closed(json!({
+        "name": told(
+            json!({"type": "string", "maxLength": POOL_NAME_BYTES_MAX, "pattern": POOL_NAME}),
+            "A name of its own, also the key of the pool's shared state.",
+        ),
+        "match": matches(),
+        "engine": told(
+            json!({"enum": engines, "default": EngineKind::default().name()}),
+            "The engine of endpoints whose label llm-d.ai/engine-type names none.",
+        ),
+        "endpoints": list(ENDPOINTS_MAX, endpoint(), "The servers; no address twice."),
+        "scrape": scrape(),
+        "cache": cache(),
+        "picker": told(picker, "How an endpoint is chosen; by least cost when it is left out."),
+        "failureMode": told(
+            json!({"enum": modes, "default": modes.first()}),
+            "What happens when no endpoint can be used: Envoy chooses, or 503.",
+        ),
+        "limits": closed(json!({
+            "requestBodyBytes": told(size, "Larger bodies are answered with 413."),
+        })),
+    }));
+    pool["required"] = json!(["name", "endpoints"]);
+    pool
+}
+
+fn matches() -> Value {
+    let texts = |item: Value| json!({"type": "array", "maxItems": MATCH_VALUES_MAX, "items": item});
+    let host = json!({"type": "string", "maxLength": TEXT_BYTES_MAX, "pattern": HOST});
+    told(
+        closed(json!({
+            "clusters": texts(name()),
+            "routes": texts(name()),
+            "hosts": texts(host),
+            "pathPrefixes": paths(MATCH_VALUES_MAX),
+        })),
+        "Which requests are the pool's: one value of every list that has some fits. None: all.",
+    )
+}
+
+fn endpoint() -> Value {
+    let mut endpoint = closed(json!({
+        "address": told(
+            json!({"type": "string", "pattern": ADDRESS}),
+            "An IP address and a port, like 10.0.0.1:8000 or [2001:db8::1]:8000.",
+        ),
+        "labels": {
+            "type": "object",
+            "maxProperties": LABELS_MAX,
+            "additionalProperties": {"type": "string"},
+        },
+    }));
+    endpoint["required"] = json!(["address"]);
+    endpoint
+}
+
+fn scrape() -> Value {
+    let duration = |default: Span, told_of: &str| {
+        let schema = json!({
+            "type": "string",
+            "pattern": DURATION,
+            "default": show_duration(default),
+        });
+        told(schema, told_of)
+    };
+    let mut cluster = name();
+    cluster["default"] = SCRAPE_CLUSTER.into();
+    let interval = alloc::format!(
+        "From one scrape of an endpoint to the next; at least {}.",
+        show_duration(SCRAPE_INTERVAL_MIN)
+    );
+    told(
+        closed(json!({
+            "cluster": told(cluster, "The ORIGINAL_DST cluster that reaches any endpoint."),
+            "interval": duration(SCRAPE_INTERVAL, &interval),
+            "timeout": duration(SCRAPE_TIMEOUT, "When a scrape is given up."),
+            "path": told(path(), "The metrics page; by default the usual one of the engine."),
+            "stalenessThreshold": duration(
+                STALENESS_THRESHOLD,
+                "The age at which metrics are stale; longer than the interval.",
+            ),
+        })),
+        "How metrics are collected.",
+    )
+}
+
+fn cache() -> Value {
+    let tokens = json!({
+        "anyOf": [
+            {"const": "auto"},
+            {"type": "integer", "minimum": 1, "maximum": CAPACITY_TOKENS_MAX},
+        ],
+        "default": "auto",
+    });
+    told(
+        closed(json!({
+            "capacityTokens": told(tokens, "What an endpoint holds; auto is what it reports."),
+            "hashSeed": told(name(), "Pools with different seeds share nothing."),
+        })),
+        "What is assumed of the prefix cache of every endpoint.",
+    )
+}
+
+fn destination() -> Value {
+    let header = json!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": TEXT_BYTES_MAX,
+        "default": DESTINATION_HEADER,
+    });
+    let mut destination = closed(json!({
+        "via": {"enum": ["header", "filterState"], "default": "header"},
+        "header": header,
+    }));
+    destination["if"] =
+        json!({"properties": {"via": {"const": "filterState"}}, "required": ["via"]});
+    destination["then"] = json!({"properties": {"header": false}});
+    told(destination, "How Envoy is told the pick.")
+}
+
+fn list(most: usize, items: Value, description: &str) -> Value {
+    let schema = json!({"type": "array", "minItems": 1, "maxItems": most, "items": items});
+    told(schema, description)
+}
+
+fn paths(most: usize) -> Value {
+    json!({"type": "array", "maxItems": most, "items": path()})
+}
+
+fn path() -> Value {
+    json!({"type": "string", "maxLength": TEXT_BYTES_MAX, "pattern": PATH})
+}
+
+fn name() -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": TEXT_BYTES_MAX})
+}
+
+fn told(mut schema: Value, description: &str) -> Value {
+    schema["description"] = description.into();
+    schema
+}
+
+/// A DNS label or several.
+const POOL_NAME: &str = "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$";
+
+/// One host name without port; patterns are none.
+const HOST: &str = "^[A-Za-z0-9._-]+$";
+
+/// The path of a request, without query.
+const PATH: &str = "^/[!-\"$->@-~]*$";
+
+/// An IP address, roughly, and a port.
+const ADDRESS: &str = "^([0-9.]+|\\[[0-9A-Fa-f:.]+\\]):[0-9]+$";
