@@ -10,6 +10,8 @@ mod place;
 mod plugin;
 mod route;
 mod rules;
+mod schema;
+mod show;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -29,9 +31,15 @@ pub enum ConfigArguments {
     /// Check the picker's configuration or, with --envoy, what Envoy is told around it
     #[command(after_help = HELP)]
     Check(CheckArguments),
+    /// Show the configuration in effect, with every default filled in
+    #[command(after_help = SHOW_HELP)]
+    Show(ShowArguments),
     /// Replace what is out of date in a configuration of the reference picker
     #[command(after_help = MIGRATE_HELP)]
     Migrate(MigrateArguments),
+    /// Print the JSON Schema of the picker's configuration, for editors and other tools
+    #[command(after_help = SCHEMA_HELP)]
+    Schema(SchemaArguments),
 }
 
 /// The arguments of `cargo xtask config check`.
@@ -45,6 +53,25 @@ pub struct CheckArguments {
     /// YAML or JSON; - reads what is piped in
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+}
+
+/// The arguments of `cargo xtask config show`.
+#[derive(Clone, Debug, Args)]
+pub struct ShowArguments {
+    /// JSON in place of YAML
+    #[arg(long)]
+    json: bool,
+    /// YAML or JSON; - reads what is piped in
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// The arguments of `cargo xtask config schema`.
+#[derive(Clone, Debug, Args)]
+pub struct SchemaArguments {
+    /// The schema of an EndpointPickerConfig by itself
+    #[arg(long)]
+    picker: bool,
 }
 
 /// The arguments of `cargo xtask config migrate`.
@@ -67,7 +94,12 @@ fn code(arguments: &ConfigArguments) -> u8 {
     let is_good = match arguments {
         ConfigArguments::Check(arguments) if arguments.envoy => check_envoy(&arguments.files),
         ConfigArguments::Check(arguments) => check_documents(&arguments.files),
+        ConfigArguments::Show(arguments) => show_documents(arguments),
         ConfigArguments::Migrate(arguments) => migrate_documents(arguments),
+        ConfigArguments::Schema(arguments) => {
+            print!("{}", schema::text(arguments.picker));
+            Ok(true)
+        }
     };
     match is_good {
         Ok(true) => 0,
@@ -88,17 +120,41 @@ fn check_documents(files: &[PathBuf]) -> Result<bool> {
         let checked = document::check(&name, &text);
         let checked = checked.with_context(|| format!("{name} {NOT_OURS}"))?;
         for told in &checked.findings {
-            println!("{}", told.finding);
-            if !told.excerpt.is_empty() {
-                println!("{}", told.excerpt);
-            }
-            are_good &= told.finding.level < Level::Error;
+            println!("{told}");
         }
+        are_good &= checked.mistakes() == 0;
         for summary in &checked.summaries {
             println!("{summary}");
         }
     }
     Ok(are_good)
+}
+
+/// Shows what documents of the picker say; whether none has a mistake.
+fn show_documents(arguments: &ShowArguments) -> Result<bool> {
+    let (name, text) = read(&arguments.file)?;
+    refuse_envoy(&name, &text)?;
+    let checked = document::check(&name, &text);
+    let checked = checked.with_context(|| format!("{name} {NOT_OURS}"))?;
+    for told in &checked.findings {
+        eprintln!("{told}");
+    }
+    let parts = parts::parts(&name, &text);
+    let is_alone = parts.len() == 1;
+    for part in &parts {
+        let Some(effective) = show::effective(part) else {
+            continue;
+        };
+        if arguments.json {
+            println!("{}", show::to_json(&effective));
+            continue;
+        }
+        if !is_alone {
+            println!("---\n# {}", part.text.name);
+        }
+        print!("{}", show::to_yaml(&effective));
+    }
+    Ok(checked.mistakes() == 0)
 }
 
 /// Migrates documents of the picker; whether nothing is left for a person to do.
@@ -215,6 +271,24 @@ Each line names the place, what stands there, why it hurts, and what to write.
 
 Exit codes: 0 nothing to mend (notes do not count, nor warnings without --envoy), 1 something to
 mend, 2 a file could not be read or is something else.";
+
+const SHOW_HELP: &str = "\
+What is shown reads back as the same configuration. What is added: defaults of parameters, a
+profile of all plugins where none is given, and the plugins that the reference picker would add.
+
+Examples:
+  cargo xtask config show picker.yaml
+  cargo xtask config show --json picker.yaml | jq '.pools[0].picker.plugins'
+  diff <(cargo xtask config show old.yaml) <(cargo xtask config show new.yaml)
+
+Exit codes: 0 shown, 1 a document has mistakes, 2 a file could not be read or is something else.";
+
+const SCHEMA_HELP: &str = "\
+JSON Schema, draft 2020-12; docs/schema has both. An editor checks a YAML file that begins with
+  # yaml-language-server: $schema=docs/schema/picker.json
+or, for an EndpointPickerConfig by itself,
+  # yaml-language-server: $schema=docs/schema/endpoint-picker-config.json
+A schema knows no references between plugins; `config check` does.";
 
 const MIGRATE_HELP: &str = "\
 Changes documents of all versions that the reference picker had: names of the apiVersion and of

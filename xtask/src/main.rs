@@ -22,7 +22,7 @@ enum Command {
     /// Measure, in a release build
     #[command(subcommand)]
     Bench(BenchArguments),
-    /// Check a configuration, of the picker or of an Envoy that runs it
+    /// Check, show or migrate a configuration, of the picker or of an Envoy that runs it
     #[command(subcommand)]
     Config(ConfigArguments),
     /// Look for bytes that a parser does not take as it should

@@ -1,6 +1,7 @@
 //! The picker's own configuration, checked by the code that reads it in Envoy.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use picker_core::{Cause, Config, ConfigError, Role, parse_config, parse_picker};
 
@@ -35,6 +36,14 @@ pub(super) struct Told {
     pub(super) finding: Finding,
     /// The line with a mark; empty where there is none.
     pub(super) excerpt: String,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { finding, excerpt } = self;
+        let end = if excerpt.is_empty() { "" } else { "\n" };
+        write!(f, "{finding}{end}{excerpt}")
+    }
 }
 
 /// Checks the documents of a file; `None` when it has none.

@@ -1,0 +1,232 @@
+use std::fs;
+
+use jsonschema::Validator;
+use picker_core::{parse_config, parse_picker};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::tree::Node;
+use crate::workspace::root;
+
+const FILES: [(&str, bool); 2] = [
+    ("docs/schema/picker.json", false),
+    ("docs/schema/endpoint-picker-config.json", true),
+];
+
+fn validator(is_picker: bool) -> Validator {
+    let schema: Value = serde_json::from_str(&text(is_picker)).unwrap();
+    jsonschema::meta::validate(&schema).unwrap();
+    jsonschema::draft202012::new(&schema).unwrap()
+}
+
+#[test]
+fn the_published_schemas_are_those_of_this_picker() {
+    for (file, is_picker) in FILES {
+        let published = fs::read_to_string(root().join(file)).unwrap();
+        let picker = if is_picker { " --picker" } else { "" };
+        assert!(
+            published == text(is_picker),
+            "{file} is old: cargo xtask config schema{picker} > {file}"
+        );
+    }
+}
+
+#[test]
+fn shipped_documents_name_their_schema() {
+    let mut directories = vec![root().to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && !NOT_OURS.contains(&name.as_str()) {
+                directories.push(path);
+                continue;
+            }
+            let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
+            if is_yaml && is_document(&fs::read_to_string(&path).unwrap()) {
+                let text = fs::read_to_string(&path).unwrap();
+                let header = "# yaml-language-server: $schema=";
+                assert!(text.starts_with(header), "no schema in {}", path.display());
+            }
+        }
+    }
+}
+
+/// Whether the text is a document of the picker by itself.
+fn is_document(text: &str) -> bool {
+    let keys = ["pools", "plugins", "schedulingProfiles"];
+    let node = Node::parse(text).ok();
+    node.is_some_and(|node| keys.iter().any(|key| node.get(key).is_some()))
+}
+
+/// Directories with files of others, or that have mistakes on purpose.
+const NOT_OURS: [&str; 4] = [".git", "fixtures", "node_modules", "target"];
+
+/// Checks that schema and reader agree on a document.
+fn check(document: &Value, is_good: bool) {
+    let bytes = document.to_string().into_bytes();
+    let is_picker = document.get("pools").is_none() && document.get("serve").is_none();
+    let read = if is_picker {
+        parse_picker(&bytes).map(drop)
+    } else {
+        parse_config(&bytes).map(drop)
+    };
+    assert_eq!(read.is_ok(), is_good, "{document} {read:?}");
+    let errors: Vec<String> = validator(is_picker)
+        .iter_errors(document)
+        .map(|it| it.to_string())
+        .collect();
+    assert_eq!(errors.is_empty(), is_good, "{document} {errors:?}");
+}
+
+/// A filter's configuration with one pool that has also these fields.
+fn pool(fields: &str) -> Value {
+    let text = format!("pools: [{{name: a, endpoints: [{{address: '10.0.0.1:80'}}], {fields}}}]");
+    Node::parse(&text).unwrap().to_json()
+}
+
+#[test]
+fn schema_and_reader_agree_on_pools() {
+    for (fields, is_good) in [
+        ("", true),
+        (
+            "scrape: {interval: 1.5s, timeout: 1m30s}, match: {hosts: [a.b], pathPrefixes: [/v1]}",
+            true,
+        ),
+        ("scrape: {interval: fast}", false),
+        ("scrape: {interval: 100}", false),
+        ("scrape: {path: metrics}", false),
+        ("scrape: {path: '/a?b'}", false),
+        (
+            "cache: {capacityTokens: auto}, limits: {requestBodyBytes: 32Mi}",
+            true,
+        ),
+        (
+            "cache: {capacityTokens: 100000}, limits: {requestBodyBytes: 1000}",
+            true,
+        ),
+        ("cache: {capacityTokens: 0}", false),
+        ("cache: {capacityTokens: lots}", false),
+        ("limits: {requestBodyBytes: 32Mb}", false),
+        ("limits: {requestBodyBytes: 0}", false),
+        ("engine: sglang, failureMode: FailClose", true),
+        ("engine: vlm", false),
+        ("failureMode: Open", false),
+        ("match: {hosts: ['*.a']}", false),
+        ("labels: {}", false),
+        ("picker: {plugins: [{type: queue-scorer}]}", true),
+        ("picker: {plugins: [{type: queue-score}]}", false),
+    ] {
+        check(&pool(fields), is_good);
+    }
+}
+
+#[test]
+fn schema_and_reader_agree_on_what_is_around_pools() {
+    let with = |key: &str, value: Value| {
+        let mut document = pool("");
+        document[key] = value;
+        document
+    };
+    for (document, is_good) in [
+        (with("strict", json!(true)), true),
+        (with("strict", json!("yes")), false),
+        (with("destination", json!({"via": "filterState"})), true),
+        (with("destination", json!({"header": "x-a"})), true),
+        (
+            with(
+                "destination",
+                json!({"via": "filterState", "header": "x-a"}),
+            ),
+            false,
+        ),
+        (with("destination", json!({"via": "metadata"})), false),
+        (
+            with("paths", json!({"prefixes": ["/openai"], "admin": []})),
+            true,
+        ),
+        (with("paths", json!({"prefixes": ["openai"]})), false),
+        (with("serve", json!("page")), false),
+        (with("polls", json!([])), false),
+        (json!({"serve": "page"}), true),
+        (json!({"serve": "pages"}), false),
+        (json!({"pools": []}), false),
+        (
+            json!({"pools": [{"name": "A", "endpoints": [{"address": "10.0.0.1:80"}]}]}),
+            false,
+        ),
+        (json!({"pools": [{"name": "a", "endpoints": []}]}), false),
+        (
+            json!({"pools": [{"name": "a", "endpoints": [{"address": "[::1]:80"}]}]}),
+            true,
+        ),
+        (
+            json!({"pools": [{"name": "a", "endpoints": [{"address": "gpu1:80"}]}]}),
+            false,
+        ),
+        (
+            json!({"pools": [{"name": "a", "endpoints": [{"address": "10.0.0.1"}]}]}),
+            false,
+        ),
+        (
+            json!({"pools": [{"endpoints": [{"address": "10.0.0.1:80"}]}]}),
+            false,
+        ),
+    ] {
+        check(&document, is_good);
+    }
+}
+
+#[test]
+fn schema_and_reader_agree_on_documents_of_the_reference_picker() {
+    let version = "inference.networking.x-k8s.io/v1alpha1";
+    for (document, is_good) in [
+        (json!({"plugins": []}), true),
+        (
+            json!({"kind": "EndpointPickerConfig", "apiVersion": version}),
+            true,
+        ),
+        (json!({"kind": "EndpointPicker"}), false),
+        (json!({"apiVersion": "v1"}), false),
+        (
+            json!({"featureGates": ["flowControl", "haPopulateNonLeaderDatastore=false"]}),
+            true,
+        ),
+        (json!({"featureGates": ["dataLayer"]}), false),
+        (json!({"plugins": [{"name": "a"}]}), false),
+        (
+            json!({"plugins": [{"type": "queue-scorer", "nmae": "a"}]}),
+            false,
+        ),
+        (
+            json!({"plugins": [{"type": "queue-scorer", "parameters": {"a": 1}}]}),
+            false,
+        ),
+        (json!({"schedulingProfiles": []}), false),
+        (
+            json!({"flowControl": {"maxBytes": "1Gi", "defaultRequestTTL": "1m30s"}}),
+            true,
+        ),
+        (json!({"flowControl": {"maxBytes": "1 GB"}}), false),
+        (
+            json!({"flowControl": {"priorityBands": [{"maxRequests": 1}]}}),
+            false,
+        ),
+        (json!({"saturationDetector": {}}), false),
+    ] {
+        check(&document, is_good);
+    }
+}
+
+#[test]
+fn what_is_in_effect_fits_the_schema() {
+    let text = "plugins:\n- type: least-cost-scorer\n- type: max-score-picker\n";
+    let (plan, _) = parse_picker(&Node::parse(text).unwrap().to_bytes()).unwrap();
+    check(&plan.document, true);
+    let picker_core::Role::Filter(config) =
+        parse_config(&pool("").to_string().into_bytes()).unwrap()
+    else {
+        panic!("no filter");
+    };
+    check(&serde_json::from_str(&config.to_json()).unwrap(), true);
+}
