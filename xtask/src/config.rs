@@ -126,6 +126,11 @@ fn check_documents(files: &[PathBuf]) -> Result<bool> {
         for summary in &checked.summaries {
             println!("{summary}");
         }
+        let migrated = migrate::migrate(&name, &text);
+        let changes = migrated.map_or(0, |it| it.changes.len());
+        if changes > 0 {
+            println!("{name}: out of date: {changes}; `config migrate` writes what is used now");
+        }
     }
     Ok(are_good)
 }

@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn names_come_first() {
-        let value = json!({"b": 1, "name": "x", "a": {"weight": 1, "pluginRef": "mine"}});
-        let expected = "name: x\na:\n  pluginRef: mine\n  weight: 1\nb: 1\n";
+        let value = json!({"b": 1, "name": "x", "a": {"count": 1, "pluginRef": "mine"}});
+        let expected = "name: x\na:\n  pluginRef: mine\n  count: 1\nb: 1\n";
         assert_eq!(to_yaml(&value), expected);
     }
 }

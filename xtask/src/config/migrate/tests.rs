@@ -16,19 +16,22 @@ fn check(old: &str, new: &str) {
     assert_eq!(migrated.text, new, "\n{}", migrated.text);
     assert_eq!(migrated.left, Vec::<String>::new(), "{old}");
     let checked = document::check("f", new).unwrap();
-    let findings = checked.findings.iter().filter(|it| {
-        let text = &it.finding.text;
-        ![
-            "registered",
-            "undefined",
-            "no known key",
-            "no profile handler",
-        ]
-        .iter()
-        .any(|x| text.contains(x))
-    });
-    assert_eq!(findings.count(), 0, "{:#?}", checked.findings);
+    let is_elsewhere = |text: &str| NOT_HERE.iter().any(|words| text.contains(words));
+    let mut findings = checked.findings.iter();
+    assert!(
+        findings.all(|it| is_elsewhere(&it.finding.text)),
+        "{:#?}",
+        checked.findings
+    );
 }
+
+/// What is said of plugins and parameters that this picker lacks; no migration mends that.
+const NOT_HERE: [&str; 4] = [
+    "is not registered",
+    "references undefined plugin",
+    "is no known key",
+    "no profile handler configured",
+];
 
 fn check_each(cases: &[(&str, &str)]) {
     for (old, new) in cases {
