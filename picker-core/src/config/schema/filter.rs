@@ -88,6 +88,10 @@ fn pool() -> Value {
             json!({"enum": modes, "default": modes.first()}),
             "What happens when no endpoint can be used: Envoy chooses, or 503.",
         ),
+        "emitScores": told(
+            json!({"type": "boolean", "default": false}),
+            "Leave the totals of all endpoints in filter state with every choice.",
+        ),
         "limits": closed(json!({
             "requestBodyBytes": told(size, "Larger bodies are answered with 413."),
         })),

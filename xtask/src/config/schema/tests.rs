@@ -110,6 +110,8 @@ fn schema_and_reader_agree_on_pools() {
         ("limits: {requestBodyBytes: 32Mb}", false),
         ("limits: {requestBodyBytes: 0}", false),
         ("engine: sglang, failureMode: FailClose", true),
+        ("emitScores: true", true),
+        ("emitScores: 1", false),
         ("engine: vlm", false),
         ("failureMode: Open", false),
         ("match: {hosts: ['*.a']}", false),
