@@ -11,6 +11,7 @@ extern crate std;
 
 mod adapter;
 mod adapters;
+mod admitter;
 mod block;
 mod bytes;
 mod cache_fit;
@@ -74,6 +75,7 @@ mod topology;
 mod twin;
 
 pub use adapter::AdapterFit;
+pub use admitter::Admitter;
 pub use block::{BLOCK_BYTES, BlockHash, HashSeed, PROMPT_BLOCKS_MAX};
 pub use cache_fit::CacheFit;
 pub use candidate::{Candidate, Context};

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::Value;
 
+use crate::admitter::Admitter;
 use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::identity::Identity;
@@ -28,6 +29,8 @@ pub struct Plan {
     pub headers: Vec<String>,
     /// What plugins say of requests.
     pub identities: Vec<Identity>,
+    /// What a request with a priority below 0 has to pass.
+    pub admitters: Vec<Admitter>,
     /// What plugins want to be known.
     pub producers: Producers,
     /// The document with every default filled in.
@@ -43,6 +46,7 @@ impl Plan {
             kv_source: None,
             headers: Vec::new(),
             identities: Vec::new(),
+            admitters: Vec::new(),
             producers: Producers::default(),
             document: Value::Null,
         }

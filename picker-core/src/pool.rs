@@ -107,6 +107,9 @@ impl Pool {
     ) -> Result<Pick, Refusal> {
         self.catch_up(shared, now);
         let mut known = self.known(request);
+        if request.priority < 0 {
+            known.luck = draws.unit();
+        }
         known.pins = self.pins(shared, request, draws, now);
         let mut decision = None;
         for attempt in 0..WRITES_MAX {

@@ -28,6 +28,8 @@ pub enum Refusal {
     /// The request is only for an endpoint that holds some of its prompt, and the chosen one holds
     /// nothing of it.
     NotCached,
+    /// The pool is full, and the priority of the request is below 0.
+    NotAdmitted,
     /// The body cannot be read, and the configuration is `strict`.
     Unreadable(RequestFault),
 }
@@ -38,7 +40,7 @@ impl Refusal {
         match self {
             Self::AdminPath => 403,
             Self::BodyTooLarge { .. } => 413,
-            Self::Filtered | Self::NoDecode | Self::NoProfile => 429,
+            Self::Filtered | Self::NoDecode | Self::NoProfile | Self::NotAdmitted => 429,
             Self::NotCached => 412,
             Self::NoEndpoint => 503,
             Self::Unreadable(_) => 400,
@@ -55,7 +57,7 @@ impl Refusal {
         match self {
             Self::AdminPath => "admin-path",
             Self::BodyTooLarge { .. } => "rejected-body-too-large",
-            Self::Filtered | Self::NoDecode => "rejected-saturated",
+            Self::Filtered | Self::NoDecode | Self::NotAdmitted => "rejected-saturated",
             Self::NoEndpoint => "rejected-no-endpoints",
             Self::NoProfile => "rejected-no-profile",
             Self::NotCached => "rejected-not-cached",
@@ -71,7 +73,9 @@ impl Refusal {
                 let kind = match self {
                     Self::AdminPath => "permission_error",
                     Self::BodyTooLarge { .. } => "request_too_large",
-                    Self::Filtered | Self::NoDecode | Self::NoProfile => "rate_limit_error",
+                    Self::Filtered | Self::NoDecode | Self::NoProfile | Self::NotAdmitted => {
+                        "rate_limit_error"
+                    }
                     Self::NoEndpoint => "overloaded_error",
                     Self::NotCached | Self::Unreadable(_) => "invalid_request_error",
                 };
@@ -98,7 +102,9 @@ impl Refusal {
             Self::BodyTooLarge { .. } | Self::NotCached | Self::Unreadable(_) => {
                 "invalid_request_error"
             }
-            Self::Filtered | Self::NoDecode | Self::NoProfile => "rate_limit_error",
+            Self::Filtered | Self::NoDecode | Self::NoProfile | Self::NotAdmitted => {
+                "rate_limit_error"
+            }
             Self::NoEndpoint => "service_unavailable_error",
         }
     }
@@ -116,6 +122,7 @@ impl fmt::Display for Refusal {
             }
             Self::Filtered => f.write_str("no endpoints available for the given request"),
             Self::NoDecode => f.write_str("failed to find available decode workers"),
+            Self::NotAdmitted => f.write_str("request cannot be admitted: the pool is saturated"),
             Self::NoEndpoint => f.write_str("no endpoint of the pool can take this request"),
             Self::NoProfile => f.write_str("no scheduling profile is for the given request"),
             Self::NotCached => f.write_str("no decode worker has the requested KV cache"),
@@ -141,6 +148,7 @@ mod tests {
             (Refusal::BodyTooLarge { limit: 5 }, 413),
             (Refusal::Filtered, 429),
             (Refusal::NoDecode, 429),
+            (Refusal::NotAdmitted, 429),
             (Refusal::NoEndpoint, 503),
             (Refusal::NoProfile, 429),
             (Refusal::NotCached, 412),

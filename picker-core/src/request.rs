@@ -40,6 +40,8 @@ pub struct Request {
     /// Whether it is only for an endpoint that holds some of its prompt, as `prefer: if-available`
     /// says.
     pub only_cached: bool,
+    /// How much it matters; below 0 it may be refused when the pool is full.
+    pub priority: i32,
     /// The headers that the pool's plan asks for, with names in lower case.
     pub headers: Vec<(String, String)>,
 }

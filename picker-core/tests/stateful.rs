@@ -3,8 +3,8 @@
 
 use picker_core::{
     Answered, BLOCK_BYTES, BlockHash, Draws, EndpointId, Ledger, LocalData, Media, MediaKind, Pick,
-    Pool, PoolOptions, Prompt, RING_RECORDS, Request, SharedData, Snapshot, Span, Timestamp,
-    ledger_key, parse_picker, publish,
+    Pool, PoolOptions, Prompt, RING_RECORDS, Refusal, Request, SharedData, Snapshot, Span,
+    Timestamp, ledger_key, parse_picker, publish,
 };
 use serde_json::{Value, json};
 
@@ -205,6 +205,48 @@ fn an_endpoint_holds_as_many_media_as_the_plugin_says() {
     let mut record = Vec::new();
     shared.get("picker/llm/ring/2", &mut record);
     assert_eq!(record, b"", "nothing is told but that it ended");
+}
+
+/// Queues of 1 in a pool that is full at 5: 300 / 5^5 of the requests are refused, about one in ten.
+#[test]
+fn a_request_that_matters_less_is_refused_now_and_then_when_the_pool_fills() {
+    let plugins = json!([{"type": "probabilistic-admitter"}, {"type": "queue-scorer"}]);
+    for (priority, waiting, expected) in [
+        (0, 50.0, 0..=0),
+        (-1, 0.0, 0..=0),
+        (-1, 1.0, 60..=135),
+        (-1, 2.0, 1000..=1000),
+    ] {
+        let shared = LocalData::default();
+        let mut snapshot = Snapshot::unknown(["10.0.0.1:80".parse().unwrap()]);
+        for endpoint in &mut snapshot.endpoints {
+            endpoint.scraped_at = Some(at(0));
+            endpoint.metrics.waiting = Some(waiting);
+            // The requests of this test are none that have been sent since.
+            endpoint.sent_at_scrape = 1_000_000;
+        }
+        publish(&shared, "llm", &snapshot);
+        let mut worker = Worker::new(&plugins, 1, 1);
+        let request = Request {
+            priority,
+            ..prompt(1, 4)
+        };
+        let refused = (0..1000).filter(|_| {
+            let Worker(pool, draws) = &mut worker;
+            match pool.pick(&shared, &request, draws, at(1)) {
+                Ok(mut pick) => {
+                    pool.on_done(&shared, &mut pick.ticket, Answered::default(), at(1));
+                    false
+                }
+                Err(refusal) => refusal == Refusal::NotAdmitted,
+            }
+        });
+        let refused = refused.count();
+        assert!(
+            expected.contains(&refused),
+            "{priority} at {waiting}: {refused}"
+        );
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 
 use super::is_header_name;
 use super::table::{Kind, Parameter, Unfit, Values};
+use crate::admitter::Admitter;
 use crate::filter::Filter;
 use crate::handler::{Decider, Handler};
 use crate::identity::Source;
@@ -83,6 +84,8 @@ pub(super) struct Roles {
     pub(super) kv_source: Option<KvSource>,
     /// What it refers to, by name.
     pub(super) references: Vec<Reference>,
+    /// What a request has to pass.
+    pub(super) admitter: Option<Admitter>,
     /// What was read differently from what is written.
     pub(super) notes: Vec<Note>,
 }
@@ -208,6 +211,11 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "precise-prefix-cache-scorer",
         "KV events come over ZMQ, which a proxy does not speak; use prefix-cache-scorer or \
          least-cost-scorer, which learn from the engines' answers",
+    ),
+    (
+        "burst-prefix-cache-producer",
+        "requests are not held here: where a prompt goes is known to all workers before the next is \
+         decided; use approx-prefix-cache-producer",
     ),
     (
         "vllmgrpc-parser",

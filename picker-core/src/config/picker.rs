@@ -66,6 +66,7 @@ pub(super) fn document(document: &mut Object<'_>) -> Plan {
         kv_source: plugins.kv_source(),
         headers: plugins.headers(),
         identities,
+        admitters: plugins.admitters(),
         producers: plugins.producers(),
         document: effective(&gates, &plugins, &profiles.document, parts),
         profiles: profiles.profiles,

@@ -22,6 +22,8 @@ pub(super) struct Known<'r> {
     pub(super) held: Vec<Held>,
     /// The hashes of its media, none twice; empty where the plan does not ask for them.
     pub(super) media: Vec<u64>,
+    /// A draw from 0 up to 1, below which it is to be refused; 1 where nothing refuses it.
+    pub(super) luck: f64,
     /// What is known of its sessions.
     pub(super) pins: Vec<Pin>,
 }
@@ -44,6 +46,10 @@ impl Pool {
     ) -> Result<Decision, Refusal> {
         let request = known.request;
         let candidates = self.candidates(known, now);
+        let mut admitters = self.options.plan.admitters.iter();
+        if known.luck < 1.0 && admitters.any(|it| known.luck < it.refuses(&candidates)) {
+            return Err(Refusal::NotAdmitted);
+        }
         let sessions = self.sessions.as_deref();
         let pinned = sessions.map_or_else(Vec::new, |it| it.pinned(&known.pins));
         let bytes: u64 = request.prompts.iter().map(|prompt| prompt.bytes).sum();
@@ -95,6 +101,7 @@ impl Pool {
             adapter: self.adapters.needed_by(request),
             held: self.held(request),
             media: self.media(request),
+            luck: 1.0,
             pins: Vec::new(),
         }
     }

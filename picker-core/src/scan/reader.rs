@@ -280,6 +280,7 @@ impl Reader {
             media: self.media,
             faults,
             only_cached: false,
+            priority: 0,
             headers: Vec::new(),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::super::table::{Kind, Parameter, Unfit, Values};
 use super::{Note, Noted, Part, PluginType, Roles};
+use crate::admitter::Admitter;
 use crate::block::PROMPT_BLOCKS_MAX;
 use crate::producers::{OutputEstimate, PrefixCache, Producers};
 
@@ -23,6 +24,22 @@ pub(super) const TYPES: &[PluginType] = &[
         }],
         make: |values| Ok(keeps(media(values))),
         ..PluginType::named("mm-embeddings-cache-producer")
+    },
+    PluginType {
+        parameters: ADMITTER,
+        make: |values| {
+            Ok(Roles {
+                admitter: Some(admitter(values)),
+                ..Roles::part(Part::Hook)
+            })
+        },
+        ..PluginType::named("probabilistic-admitter")
+    },
+    PluginType {
+        old_names: &["tokenizer"],
+        parameters: TOKENS,
+        make: tokens,
+        ..PluginType::named("token-producer")
     },
 ];
 
@@ -98,6 +115,76 @@ fn media(values: Values<'_>) -> Producers {
     }
 }
 
+const ADMITTER: &[Parameter] = &[
+    Parameter {
+        key: "queueDepthThreshold",
+        kind: Kind::Number(THRESHOLD_MIN, NUMBER_MAX, Some(5.0)),
+    },
+    Parameter {
+        key: "kvCacheUtilThreshold",
+        kind: Kind::Number(THRESHOLD_MIN, 1.0, Some(0.8)),
+    },
+    Parameter {
+        key: "power",
+        kind: Kind::Integer(0, POWER_MAX, Some(5)),
+    },
+    Parameter {
+        key: "k",
+        kind: Kind::Number(0.0, NUMBER_MAX, Some(300.0)),
+    },
+];
+
+fn admitter(values: Values<'_>) -> Admitter {
+    Admitter {
+        queue_max: values.number("queueDepthThreshold"),
+        kv_usage_max: values.number("kvCacheUtilThreshold"),
+        power: u32::try_from(values.integer("power")).unwrap_or(0),
+        factor: values.number("k"),
+    }
+}
+
+const TOKENS: &[Parameter] = &[
+    Parameter {
+        key: "modelName",
+        kind: Kind::Text(None),
+    },
+    Parameter {
+        key: "estimate",
+        kind: Kind::Any,
+    },
+    Parameter {
+        key: "vllm",
+        kind: Kind::Any,
+    },
+    Parameter {
+        key: "udsTokenizerConfig",
+        kind: Kind::Any,
+    },
+];
+
+/// Prompts are counted by their bytes, which answers correct; no server is asked for tokens.
+fn tokens(values: Values<'_>) -> Result<Roles, Unfit> {
+    for key in ["vllm", "udsTokenizerConfig"] {
+        if values.has(key) {
+            return Err(Unfit::because(
+                key,
+                "no server is asked for the tokens of a prompt",
+                "remove it; prompts are compared by their bytes and counted as answers tell",
+            ));
+        }
+    }
+    let notes = [("modelName", NO_TOKENIZER), ("estimate", FIXED_ESTIMATE)];
+    let notes = notes.iter().filter(|(key, _)| values.has(key));
+    let note = |(key, why): &(&'static str, &'static str)| Note {
+        key,
+        what: Noted::NoEffect(why),
+    };
+    Ok(Roles {
+        notes: notes.map(note).collect(),
+        ..Roles::part(Part::Producer)
+    })
+}
+
 fn keeps(producers: Producers) -> Roles {
     Roles {
         producers,
@@ -162,6 +249,20 @@ const MEDIUM_MB: i64 = 2;
 
 /// The largest cache of embeddings: 8,192 media, some hundred KB for each endpoint on each worker.
 const CACHE_MB_MAX: i64 = 16_384;
+
+const NO_TOKENIZER: &str = "prompts are compared by their bytes, whatever the model";
+
+const FIXED_ESTIMATE: &str =
+    "a picture counts as 225 tokens, a film as 4500 and a sound as 250, whatever is in it";
+
+/// The least threshold: what is full of nothing is always full.
+const THRESHOLD_MIN: f64 = 0.001;
+
+/// More than any threshold or factor that means anything.
+const NUMBER_MAX: f64 = 1_000_000.0;
+
+/// More would be a step.
+const POWER_MAX: i64 = 64;
 
 /// Tokens of answer for a token of prompt: no answer is longer.
 const RATIO_MAX: f64 = 1_000_000.0;

@@ -14,6 +14,7 @@ use super::super::error::{Cause, ConfigWarning, Wanted};
 use super::super::nearest::unknown;
 use super::super::node::{Node, Object};
 use super::super::table::{self, Kind, Parameter, Values};
+use crate::admitter::Admitter;
 use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::identity::Identity;
@@ -217,6 +218,12 @@ impl Plugins {
     pub(super) fn producers(&self) -> Producers {
         let producers = self.list.iter().map(|it| it.roles.producers);
         producers.fold(Producers::default(), Producers::or)
+    }
+
+    /// What requests have to pass.
+    pub(super) fn admitters(&self) -> Vec<Admitter> {
+        let admitters = self.list.iter().filter_map(|it| it.roles.admitter);
+        admitters.collect()
     }
 
     /// What plugins say of requests.

@@ -1,5 +1,8 @@
 use super::super::super::picker::tests::{check, plan_of};
+use super::super::super::tests::{config, with_pool};
 use super::*;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use serde_json::{Value, json};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -121,4 +124,58 @@ fn embeddings_are_two_megabytes_each() {
     }
     let plan = plan_of(json!({"plugins": [{"type": "mm-embeddings-cache-scorer"}]}));
     assert_eq!(plan.producers.media_max, 2048, "the producer is added");
+}
+
+#[test]
+fn an_admitter_is_read_with_its_defaults() {
+    let of = |parameters: Value| {
+        let plugin = json!({"type": "probabilistic-admitter", "parameters": parameters});
+        plan_of(json!({"plugins": [plugin]})).admitters
+    };
+    let mut expected = Admitter {
+        queue_max: 5.0,
+        kv_usage_max: 0.8,
+        power: 5,
+        factor: 300.0,
+    };
+    assert_eq!(of(json!({})), [expected]);
+    expected.power = 2;
+    expected.factor = 0.5;
+    assert_eq!(of(json!({"power": 2.0, "k": 0.5})), [expected]);
+    refused(
+        "probabilistic-admitter",
+        json!({"kvCacheUtilThreshold": 0}),
+        "kvCacheUtilThreshold: 0 is not between 0.001 and 1. Fix: choose a value from 0.001 to 1.",
+    );
+}
+
+#[test]
+fn tokens_are_estimated_and_no_server_is_asked() {
+    let with = |kind: &str, parameters: Value| {
+        let plugins = json!([{"type": kind, "parameters": parameters}]);
+        with_pool(json!({"picker": {"plugins": plugins}}))
+    };
+    assert_eq!(config(&with("tokenizer", json!({}))).warnings, []);
+    let given = json!({"modelName": "m", "estimate": {"image": {"mode": "static"}}});
+    let warnings = config(&with("token-producer", given)).warnings;
+    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "pools[0].picker.plugins[0].parameters.modelName: this has no effect, for prompts are \
+             compared by their bytes, whatever the model.",
+            "pools[0].picker.plugins[0].parameters.estimate: this has no effect, for a picture counts \
+             as 225 tokens, a film as 4500 and a sound as 250, whatever is in it.",
+        ]
+    );
+    for key in ["vllm", "udsTokenizerConfig"] {
+        refused(
+            "token-producer",
+            json!({"modelName": "m", key: {}}),
+            &alloc::format!(
+                "{key}: no server is asked for the tokens of a prompt. Fix: remove it; prompts are \
+                 compared by their bytes and counted as answers tell."
+            ),
+        );
+    }
 }
