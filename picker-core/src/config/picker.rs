@@ -4,6 +4,7 @@
 //! in as the reference picker does, in the same order. What would be settled there by chance is a
 //! mistake here.
 
+mod gather;
 pub(super) mod parts;
 mod plugins;
 mod profiles;
