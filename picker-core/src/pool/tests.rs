@@ -5,6 +5,7 @@ use crate::ledger::Load;
 use crate::request::Prompt;
 use crate::shared::LocalData;
 use crate::snapshot::publish;
+use crate::ticket::Answered;
 use crate::{BLOCK_BYTES, BlockHash};
 use alloc::{format, vec};
 #[cfg(target_arch = "wasm32")]
