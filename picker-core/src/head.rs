@@ -400,4 +400,19 @@ mod tests {
             ..head
         }));
     }
+
+    #[test]
+    fn a_preference_is_one_of_a_list_in_any_case() {
+        for (value, expected) in [
+            ("if-available", true),
+            ("If-Available", true),
+            ("respond-async,\tIF-AVAILABLE , wait=10", true),
+            ("", false),
+            ("if-available-now", false),
+            ("if available", false),
+            ("wait=10; if-available", false),
+        ] {
+            assert_eq!(prefers_cached(value.as_bytes()), expected, "{value}");
+        }
+    }
 }
