@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use picker_core::{
-    Answer, Collector, Eagerness, EndpointId, Lease, PERIOD_MAX, PoolScrape, ScrapeOutcome, Span,
-    Stat, Timestamp, lease_length,
+    Answer, Collector, Eagerness, Lease, PERIOD_MAX, PoolScrape, Scrape, ScrapeOutcome, Span, Stat,
+    Timestamp, lease_length,
 };
 
 use crate::host::{self, Buffer, Headers, Host};
@@ -14,8 +14,8 @@ use crate::stats::Stats;
 pub(crate) struct Collecting {
     lease: Lease,
     collector: Collector,
-    /// The pool and endpoint of each scrape on its way, by the number of its call.
-    calls: BTreeMap<u32, (String, EndpointId)>,
+    /// The pool of each scrape on its way, by the number of its call.
+    calls: BTreeMap<u32, (String, Scrape)>,
     stats: BTreeMap<String, Stats>,
     logged_at: Option<Timestamp>,
     period: Span,
@@ -86,7 +86,7 @@ impl Collecting {
             (":authority", address.as_str()),
             (DESTINATION, address.as_str()),
         ];
-        let whose = (scrape.pool, scrape.scrape.endpoint);
+        let whose = (scrape.pool, scrape.scrape);
         match host::http_call(&scrape.cluster, headers, scrape.timeout) {
             Some(token) => {
                 self.calls.insert(token, whose);
@@ -95,11 +95,12 @@ impl Collecting {
         }
     }
 
-    fn take_in(&mut self, whose: &(String, EndpointId), answer: Answer<'_>, now: Timestamp) {
-        let (pool, endpoint) = whose;
+    fn take_in(&mut self, whose: &(String, Scrape), answer: Answer<'_>, now: Timestamp) {
+        let (pool, scrape) = whose;
+        let endpoint = scrape.endpoint.0;
         let outcome = self
             .collector
-            .handle_answer(&Host, (pool, *endpoint), answer, now);
+            .handle_answer(&Host, (pool, *scrape), answer, now);
         let stats = self
             .stats
             .entry(pool.clone())
@@ -110,16 +111,16 @@ impl Collecting {
             ScrapeOutcome::Restarted => {
                 stats.add(Stat::Scrapes, 1);
                 stats.add(Stat::Restarts, 1);
-                log::info!("picker: pool={pool} endpoint={} has restarted", endpoint.0);
+                log::info!("picker: pool={pool} endpoint={endpoint} has restarted");
             }
             ScrapeOutcome::Failed(failure) => {
                 stats.add(Stat::ScrapeFailures(failure), 1);
                 if self.logged_at.is_none_or(|at| now.apart(at) >= LOG_EVERY) {
                     self.logged_at = Some(now);
                     log::warn!(
-                        "picker: pool={pool} endpoint={} scrape failed: {failure}; more of the kind \
-                         are only counted for a while",
-                        endpoint.0
+                        "picker: pool={pool} endpoint={endpoint} scrape of {:?} failed: {failure}; \
+                         more of the kind are only counted for a while",
+                        scrape.target
                     );
                 }
             }

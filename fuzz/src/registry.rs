@@ -65,7 +65,7 @@ fn collects(shared: &LocalData, body: &[u8]) {
     }
     for scrape in &scrapes {
         let answer = Answer::Response { status: 200, body };
-        let of = (scrape.pool.as_str(), scrape.scrape.endpoint);
+        let of = (scrape.pool.as_str(), scrape.scrape);
         let _ = collector.handle_answer(shared, of, answer, NOW);
     }
     collector.tick(shared, NOW.after(collector.period()));

@@ -1,9 +1,9 @@
 //! Two workers of one pool at work on shared data that holds anything.
 
 use picker_core::{
-    Answered, BLOCK_BYTES, BlockHash, Draws, EndpointId, EndpointState, LocalData, Lora, Plan,
-    Pool, PoolOptions, Prompt, Request, SharedData, Snapshot, Span, Timestamp, Troubles, Verdict,
-    publish,
+    Answered, BLOCK_BYTES, BlockHash, Draws, EndpointId, EndpointState, GpuUsage, LocalData, Lora,
+    Plan, Pool, PoolOptions, Prompt, Request, ServedModel, SharedData, Snapshot, Span, Timestamp,
+    Troubles, Verdict, publish,
 };
 
 /// The name of the pool, part of its keys.
@@ -39,7 +39,9 @@ pub(crate) fn snapshot() -> Snapshot {
         endpoint.metrics.kv_usage = Some(0.25);
         endpoint.metrics.capacity_tokens = Some(1000);
     }
-    if let Some(EndpointState { metrics, .. }) = snapshot.endpoints.last_mut() {
+    if let Some(endpoint) = snapshot.endpoints.last_mut() {
+        let EndpointState { metrics, .. } = endpoint;
+        metrics.attributes = vec![("heat".into(), -4.5)];
         let (running, waiting) = (vec!["a".into()], Vec::new());
         let max = Some(2);
         metrics.lora = Some(Lora {
@@ -47,6 +49,10 @@ pub(crate) fn snapshot() -> Snapshot {
             waiting,
             max,
         });
+        let (id, parent) = ("a".into(), Some("base".into()));
+        endpoint.models = Some(vec![ServedModel { id, parent }]);
+        let (usage, read_at) = (0.5, NOW);
+        endpoint.gpus = Some(GpuUsage { usage, read_at });
     }
     snapshot
 }

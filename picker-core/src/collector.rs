@@ -8,7 +8,8 @@ use crate::registry::{Registration, registered};
 use crate::scrape::{Answer, Scrape, ScrapeOutcome, Scraper};
 use crate::shared::SharedData;
 use crate::snapshot::stored;
-use crate::{EndpointId, Span, Timestamp};
+use crate::sources::Target;
+use crate::{Span, Timestamp};
 
 /// The scrapers of all registered pools.
 #[derive(Default)]
@@ -68,13 +69,13 @@ impl Collector {
     pub fn poll_scrape(&mut self, shared: &impl SharedData, now: Timestamp) -> Option<PoolScrape> {
         self.pools.iter_mut().find_map(|(name, _, scraper)| {
             let scrape = scraper.poll_scrape(shared, now)?;
-            let options = &scraper.config().scrape;
+            let config = scraper.config();
             Some(PoolScrape {
                 pool: name.clone(),
                 scrape,
-                cluster: options.cluster.clone(),
-                path: options.path.clone(),
-                timeout: options.timeout,
+                cluster: config.scrape.cluster.clone(),
+                path: config.place(scrape.target)?.path.into(),
+                timeout: config.scrape.timeout,
             })
         })
     }
@@ -83,24 +84,24 @@ impl Collector {
     pub fn handle_answer(
         &mut self,
         shared: &impl SharedData,
-        (pool, endpoint): (&str, EndpointId),
+        (pool, scrape): (&str, Scrape),
         answer: Answer<'_>,
         now: Timestamp,
     ) -> ScrapeOutcome {
         let Some((.., scraper)) = self.pools.iter_mut().find(|(name, ..)| name == pool) else {
             return ScrapeOutcome::Unlisted;
         };
-        let outcome = scraper.handle_answer(endpoint, answer, now);
+        let outcome = scraper.handle_answer(scrape, answer, now);
         scraper.publish(shared, false);
         outcome
     }
 
     /// How often to tick: as often as the most eager pool wants scrapes, 100 ms at the most.
     pub fn period(&self) -> Span {
-        let intervals = self
-            .pools
-            .iter()
-            .map(|(.., scraper)| scraper.config().scrape.interval);
+        let intervals = self.pools.iter().flat_map(|(.., scraper)| {
+            let places = Target::ALL.map(|target| scraper.config().place(target));
+            places.into_iter().flatten().map(|place| place.interval)
+        });
         intervals.min().unwrap_or(PERIOD_MAX).min(PERIOD_MAX)
     }
 }

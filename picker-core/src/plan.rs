@@ -15,6 +15,7 @@ use crate::producers::Producers;
 use crate::profile::Profile;
 use crate::score::ScorerKind;
 use crate::session::Affinity;
+use crate::sources::DataSources;
 
 /// What an `EndpointPickerConfig` says, ready to run.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,6 +34,8 @@ pub struct Plan {
     pub admitters: Vec<Admitter>,
     /// What plugins want to be known.
     pub producers: Producers,
+    /// Where numbers of endpoints come from.
+    pub sources: DataSources,
     /// The document with every default filled in.
     pub document: Value,
 }
@@ -48,6 +51,7 @@ impl Plan {
             identities: Vec::new(),
             admitters: Vec::new(),
             producers: Producers::default(),
+            sources: DataSources::default(),
             document: Value::Null,
         }
     }

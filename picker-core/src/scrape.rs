@@ -1,102 +1,36 @@
 //! When to ask which endpoint for its metrics, and what the answer means.
 //!
 //! Sans-I/O: the adapter polls for scrapes, sends them, and brings the answers. At most one scrape
-//! of an endpoint is on its way. A failed one leaves the old metrics to age; only a refused
+//! of an endpoint and target is on its way. A failed one leaves the old metrics to age; only a refused
 //! connection says something about the endpoint.
 
+mod answer;
+
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::cache_fit::CacheFit;
-use crate::config::PoolConfig;
-use crate::engine::EngineKind;
+use crate::config::{EndpointConfig, PoolConfig};
 use crate::ledger::{self, Ledger, Load};
-use crate::reading::{PageError, Warning, read_page};
+use crate::models::{read_gpu_usage, read_models};
+use crate::reading::read_page_of;
 use crate::share::Share;
 use crate::shared::SharedData;
-use crate::snapshot::{EndpointState, Snapshot, publish};
+use crate::snapshot::{EndpointState, GpuUsage, Snapshot, publish};
+use crate::sources::{EngineChoice, Place, Target};
 use crate::{Address, EndpointId, Span, Timestamp};
 
-/// A metrics page to fetch.
+use answer::page_of;
+pub use answer::{Answer, ScrapeFailure, ScrapeOutcome};
+
+/// Something to fetch from an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scrape {
-    /// Whose page.
+    /// Whose.
     pub endpoint: EndpointId,
+    /// What.
+    pub target: Target,
     /// Where to ask.
     pub address: Address,
-}
-
-/// What came of a scrape.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer<'a> {
-    /// An HTTP response, perhaps one that Envoy wrote in place of the endpoint.
-    Response {
-        /// The status.
-        status: u16,
-        /// The whole body.
-        body: &'a [u8],
-    },
-    /// No response: the exchange was cut, or the body was too large.
-    Nothing,
-    /// The host did not send the request: it does not know the cluster.
-    NotSent,
-}
-
-/// Why a scrape taught nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScrapeFailure {
-    /// The page was cut or the connection was reset.
-    Cut,
-    /// The host does not know the cluster named by `scrape.cluster`.
-    NoCluster,
-    /// The page holds nothing that the engine's table knows.
-    Page(PageError),
-    /// The endpoint answered with this status.
-    Status(u16),
-    /// No answer in `scrape.timeout`.
-    Timeout,
-    /// Nothing listens at the address.
-    Unreachable,
-}
-
-impl ScrapeFailure {
-    /// The failure as a label.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Cut => "cut",
-            Self::NoCluster => "no-cluster",
-            Self::Page(_) => "page",
-            Self::Status(_) => "status",
-            Self::Timeout => "timeout",
-            Self::Unreachable => "unreachable",
-        }
-    }
-}
-
-impl fmt::Display for ScrapeFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cut => f.write_str("the answer was cut"),
-            Self::NoCluster => f.write_str("Envoy has no cluster of the name scrape.cluster"),
-            Self::Page(error) => write!(f, "the page says nothing: {error}"),
-            Self::Status(status) => write!(f, "status {status}"),
-            Self::Timeout => f.write_str("no answer within scrape.timeout"),
-            Self::Unreachable => f.write_str("nothing listens there"),
-        }
-    }
-}
-
-/// What a scrape taught.
-#[derive(Clone, PartialEq, Debug)]
-pub enum ScrapeOutcome {
-    /// The page was read.
-    Read(Vec<Warning>),
-    /// The page was read, and it is that of a new process: its cache is empty.
-    Restarted,
-    /// Nothing new.
-    Failed(ScrapeFailure),
-    /// The endpoint has left the pool meanwhile.
-    Unlisted,
 }
 
 /// Keeps one pool's snapshot up to date.
@@ -111,12 +45,28 @@ pub struct Scraper {
 /// When an endpoint is asked next.
 struct Plan {
     endpoint: EndpointId,
-    engine: EngineKind,
-    due: Timestamp,
-    /// When the scrape on its way was sent, and what workers had sent to the endpoint by then.
-    on_its_way: Option<(Timestamp, Load)>,
+    engine: EngineChoice,
+    timers: Timers,
+    /// What workers had sent to the endpoint when it was asked last for its metrics.
+    load: Load,
     share: Share,
     cache_fit: CacheFit,
+}
+
+/// When an endpoint is asked for each target.
+#[derive(Clone, Copy, Default)]
+struct Timers {
+    metrics: Timer,
+    models: Timer,
+    gpus: Timer,
+}
+
+/// When an endpoint is asked for one target.
+#[derive(Clone, Copy, Default)]
+struct Timer {
+    due: Timestamp,
+    /// When the scrape on its way was sent.
+    sent: Option<Timestamp>,
 }
 
 impl Scraper {
@@ -168,80 +118,121 @@ impl Scraper {
     /// Sets right what is later than it can be, when the clock has stepped back; to be called at
     /// every tick.
     pub fn follow_clock(&mut self, now: Timestamp) {
-        let latest = now.after(self.config.scrape.interval);
-        for plan in &mut self.plans {
-            plan.due = plan.due.min(latest);
-            if let Some((sent, _)) = &mut plan.on_its_way {
-                *sent = now.min(*sent);
+        for target in Target::ALL {
+            let Some(place) = self.config.place(target) else {
+                continue;
+            };
+            let latest = now.after(place.interval);
+            for plan in &mut self.plans {
+                let timer = plan.timers.of(target);
+                timer.due = timer.due.min(latest);
+                timer.sent = timer.sent.map(|sent| sent.min(now));
             }
         }
         for endpoint in &mut self.snapshot.endpoints {
-            if let Some(at) = &mut endpoint.scraped_at
-                && *at > now
-            {
-                *at = now;
-                self.changed = true;
+            let read = endpoint.gpus.as_mut().map(|gpus| &mut gpus.read_at);
+            for at in endpoint.scraped_at.as_mut().into_iter().chain(read) {
+                if *at > now {
+                    *at = now;
+                    self.changed = true;
+                }
             }
         }
     }
 
     /// The next scrape that is due; `None` when none is. To be called until then at every tick.
     pub fn poll_scrape(&mut self, shared: &impl SharedData, now: Timestamp) -> Option<Scrape> {
-        let lost = self.config.scrape.timeout.0.saturating_mul(2);
-        // A tick that comes a little early must not leave out a round.
-        let soon = now.after(Span(self.config.scrape.interval.0 / 4));
-        let plan = self.plans.iter_mut().find(|plan| {
-            let waiting = plan
-                .on_its_way
-                .is_some_and(|(sent, _)| now.since(sent).0 <= lost);
-            plan.due <= soon && !waiting
-        })?;
-        plan.due = now.after(self.config.scrape.interval);
-        let endpoint = plan.endpoint;
-        let mut bytes = Vec::new();
-        shared.get(&ledger::key(&self.config.name), &mut bytes);
-        plan.on_its_way = Some((now, Ledger::decode(&bytes).total(endpoint, now)));
-        let address = self.snapshot.endpoint(endpoint)?.address;
-        Some(Scrape { endpoint, address })
+        let mut targets = Target::ALL.into_iter();
+        targets.find_map(|target| self.poll(target, shared, now))
     }
 
-    /// Takes in what came of the scrape of `endpoint`.
+    fn poll(&mut self, target: Target, shared: &impl SharedData, now: Timestamp) -> Option<Scrape> {
+        let Place { interval, port, .. } = self.config.place(target)?;
+        let lost = self.config.scrape.timeout.0.saturating_mul(2);
+        // A tick that comes a little early must not leave out a round.
+        let soon = now.after(Span(interval.0 / 4));
+        let plan = self.plans.iter_mut().find_map(|plan| {
+            let timer = plan.timers.of(target);
+            let waiting = timer.sent.is_some_and(|sent| now.since(sent).0 <= lost);
+            (timer.due <= soon && !waiting).then_some(plan)
+        })?;
+        let due = now.after(interval);
+        let sent = Some(now);
+        *plan.timers.of(target) = Timer { due, sent };
+        let endpoint = plan.endpoint;
+        if target == Target::Metrics {
+            let mut bytes = Vec::new();
+            shared.get(&ledger::key(&self.config.name), &mut bytes);
+            plan.load = Ledger::decode(&bytes).total(endpoint, now);
+        }
+        let address = self.snapshot.endpoint(endpoint)?.address;
+        Some(Scrape {
+            endpoint,
+            target,
+            address: port.map_or(address, |port| address.with_port(port)),
+        })
+    }
+
+    /// Takes in what came of `scrape`.
     pub fn handle_answer(
         &mut self,
-        endpoint: EndpointId,
+        scrape: Scrape,
         answer: Answer<'_>,
         now: Timestamp,
     ) -> ScrapeOutcome {
+        let Scrape {
+            endpoint, target, ..
+        } = scrape;
         let Some(plan) = self.plans.iter_mut().find(|plan| plan.endpoint == endpoint) else {
             return ScrapeOutcome::Unlisted;
         };
-        let load = plan
-            .on_its_way
-            .take()
-            .map_or_else(Load::default, |(_, load)| load);
-        let (engine, share, cache_fit) = (plan.engine, &mut plan.share, &mut plan.cache_fit);
-        let page = match page_of(answer) {
-            Ok(page) => page,
-            Err(failure) => return self.fail(endpoint, failure),
+        let was_sent = plan.timers.of(target).sent.take().is_some();
+        let body = page_of(answer);
+        match (target, body) {
+            (Target::Metrics, Ok(page)) => {
+                let load = core::mem::take(&mut plan.load);
+                let load = if was_sent { load } else { Load::default() };
+                self.take_page(endpoint, page, load, now)
+            }
+            (Target::Metrics, Err(failure)) => self.fail(endpoint, failure),
+            (_, Ok(body)) => match self.take_side(scrape, body, now) {
+                Ok(()) => ScrapeOutcome::Read(Vec::new()),
+                Err(failure) => ScrapeOutcome::Failed(failure),
+            },
+            // Whether these answer says nothing about whether the endpoint takes requests.
+            (_, Err(failure)) => ScrapeOutcome::Failed(failure),
+        }
+    }
+
+    fn take_page(
+        &mut self,
+        endpoint: EndpointId,
+        page: &[u8],
+        load: Load,
+        now: Timestamp,
+    ) -> ScrapeOutcome {
+        let endpoints = &mut self.snapshot.endpoints;
+        let known = endpoints.iter_mut().find(|known| known.id == endpoint);
+        let plan = self.plans.iter_mut().find(|plan| plan.endpoint == endpoint);
+        let Some((known, plan)) = known.zip(plan) else {
+            return ScrapeOutcome::Unlisted;
         };
-        let reading = match read_page(page, engine, true, now) {
+        let engine = self.config.plan.sources.engines.get(plan.engine);
+        let reading = match read_page_of(page, engine, true, now) {
             Ok(reading) => reading,
             Err(error) => return self.fail(endpoint, ScrapeFailure::Page(error)),
         };
-        let endpoints = &mut self.snapshot.endpoints;
-        let Some(known) = endpoints.iter_mut().find(|known| known.id == endpoint) else {
-            return ScrapeOutcome::Unlisted;
-        };
         let restarted = reading.metrics.restarted_since(&known.metrics);
         let counted = reading.metrics.prefix_queries;
-        let share = share.update(known.share, load.sent_tokens, counted);
+        let share = plan.share.update(known.share, load.sent_tokens, counted);
         let hits = reading.metrics.prefix_hits;
+        let cache_fit = plan.cache_fit.update(known.cache_fit, load, hits, share);
         let scraped = EndpointState {
             metrics: reading.metrics,
             scraped_at: Some(now),
             sent_at_scrape: load.sent,
             share,
-            cache_fit: cache_fit.update(known.cache_fit, load, hits, share),
+            cache_fit,
             reachable: true,
             ..known.clone()
         };
@@ -254,12 +245,43 @@ impl Scraper {
         ScrapeOutcome::Read(reading.warnings)
     }
 
+    /// Takes in the list of models, or the page of the GPUs.
+    fn take_side(
+        &mut self,
+        scrape: Scrape,
+        body: &[u8],
+        now: Timestamp,
+    ) -> Result<(), ScrapeFailure> {
+        let endpoints = &mut self.snapshot.endpoints;
+        let Some(known) = endpoints
+            .iter_mut()
+            .find(|known| known.id == scrape.endpoint)
+        else {
+            return Ok(());
+        };
+        if scrape.target == Target::Models {
+            let models = Some(read_models(body).ok_or(ScrapeFailure::NoModels)?);
+            self.changed |= known.models != models;
+            known.models = models;
+            return Ok(());
+        }
+        let mut configured = self.config.endpoints.iter();
+        let configured = configured.find(|it| it.address == known.address);
+        let pod = configured.and_then(EndpointConfig::pod);
+        let usage = read_gpu_usage(body, pod).map_err(ScrapeFailure::Page)?;
+        let read_at = now;
+        known.gpus = Some(GpuUsage { usage, read_at });
+        self.changed = true;
+        Ok(())
+    }
+
     /// Publishes the snapshot if it has changed, unless answers are still to come in this round.
     ///
     /// At a tick, call it with `all` to publish in any case: an endpoint that does not answer holds
     /// up no other.
     pub fn publish(&mut self, shared: &impl SharedData, all: bool) {
-        let waiting = self.plans.iter().any(|plan| plan.on_its_way.is_some());
+        let mut timers = self.plans.iter().map(|plan| plan.timers.metrics);
+        let waiting = timers.any(|timer| timer.sent.is_some());
         if self.changed && (all || !waiting) {
             publish(shared, &self.config.name, &self.snapshot);
             self.changed = false;
@@ -269,7 +291,7 @@ impl Scraper {
     fn fail(&mut self, endpoint: EndpointId, failure: ScrapeFailure) -> ScrapeOutcome {
         let reachable = match failure {
             ScrapeFailure::Unreachable => false,
-            ScrapeFailure::Page(_) | ScrapeFailure::Status(_) => true,
+            ScrapeFailure::Page(_) | ScrapeFailure::Status(_) | ScrapeFailure::NoModels => true,
             // These say nothing about whether the endpoint takes requests.
             ScrapeFailure::Cut | ScrapeFailure::NoCluster | ScrapeFailure::Timeout => {
                 return ScrapeOutcome::Failed(failure);
@@ -298,6 +320,8 @@ impl Scraper {
                 sent_at_scrape: 0,
                 share: None,
                 cache_fit: 1.0,
+                models: None,
+                gpus: None,
                 ..scraped
             };
         }
@@ -317,13 +341,16 @@ impl Scraper {
                 .endpoints
                 .iter()
                 .find(|it| it.address == endpoint.address);
-            let engine = configured.map_or(self.config.engine, |configured| configured.engine);
+            let engines = &self.config.plan.sources.engines;
+            let engine = configured.map_or(EngineChoice::BuiltIn(self.config.engine), |it| {
+                engines.of(it)
+            });
             let known = known.and_then(|known| self.plans.get(known));
             plans.push(Plan {
                 endpoint: endpoint.id,
                 engine,
-                due: known.map_or(Timestamp(0), |plan| plan.due),
-                on_its_way: known.and_then(|plan| plan.on_its_way),
+                timers: known.map_or_else(Timers::default, |plan| plan.timers),
+                load: known.map_or_else(Load::default, |plan| plan.load),
                 share: known.map_or_else(Share::default, |plan| plan.share),
                 cache_fit: known.map_or_else(CacheFit::default, |plan| plan.cache_fit),
             });
@@ -339,33 +366,24 @@ impl Scraper {
     }
 }
 
-/// The page in an answer, or why there is none.
-///
-/// Envoy answers in the endpoint's place when it cannot reach it, and only the text tells such an
-/// answer apart.
-fn page_of(answer: Answer<'_>) -> Result<&[u8], ScrapeFailure> {
-    let (status, body) = match answer {
-        Answer::Response { status: 200, body } => return Ok(body),
-        Answer::Response { status, body } => (status, body),
-        Answer::Nothing => return Err(ScrapeFailure::Cut),
-        Answer::NotSent => return Err(ScrapeFailure::NoCluster),
-    };
-    let says = |text: &str| memchr::memmem::find(body, text.as_bytes()).is_some();
-    Err(match status {
-        503 if says("remote connection failure") || says("connection timeout") => {
-            ScrapeFailure::Unreachable
+impl Timers {
+    fn of(&mut self, target: Target) -> &mut Timer {
+        match target {
+            Target::Metrics => &mut self.metrics,
+            Target::Models => &mut self.models,
+            Target::Gpus => &mut self.gpus,
         }
-        504 if says("upstream request timeout") => ScrapeFailure::Timeout,
-        _ => ScrapeFailure::Status(status),
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::{Role, parse};
+    use crate::mapping::{EngineMapping, Mapped};
     use crate::shared::LocalData;
     use crate::snapshot::stored;
+    use crate::sources::DataSource;
     use alloc::format;
     use alloc::string::String;
     use alloc::vec;
@@ -415,7 +433,16 @@ mod tests {
             status: 200,
             body: page.as_bytes(),
         };
-        scraper.handle_answer(EndpointId(endpoint), response, now)
+        scraper.handle_answer(asked(endpoint, Target::Metrics), response, now)
+    }
+
+    /// The scrape that asked `endpoint`.
+    fn asked(endpoint: u32, target: Target) -> Scrape {
+        Scrape {
+            endpoint: EndpointId(endpoint),
+            target,
+            address: "10.0.0.1:8000".parse().unwrap(),
+        }
     }
 
     fn waiting(scraper: &Scraper) -> Vec<(u32, Option<f64>)> {
@@ -477,7 +504,8 @@ mod tests {
             due(&mut scraper, at(0));
             answer(&mut scraper, 1, &page(3, 1), at(9));
             due(&mut scraper, at(100));
-            let outcome = scraper.handle_answer(EndpointId(1), answered, at(110));
+            let metrics = asked(1, Target::Metrics);
+            let outcome = scraper.handle_answer(metrics, answered, at(110));
             assert!(
                 matches!(outcome, ScrapeOutcome::Failed(failure) if failure.reason() == reason),
                 "{answered:?} gave {outcome:?}"
@@ -496,9 +524,10 @@ mod tests {
             status,
             body: body.as_bytes(),
         };
-        scraper.handle_answer(EndpointId(1), response(503, CONNECT_FAILURE), at(0));
+        let metrics = asked(1, Target::Metrics);
+        scraper.handle_answer(metrics, response(503, CONNECT_FAILURE), at(0));
         assert!(!scraper.snapshot.endpoints[0].reachable);
-        scraper.handle_answer(EndpointId(1), response(404, ""), at(1));
+        scraper.handle_answer(metrics, response(404, ""), at(1));
         assert!(scraper.snapshot.endpoints[0].reachable);
     }
 
@@ -571,6 +600,148 @@ mod tests {
         scraper.poll_scrape(&shared, at(0)).unwrap();
         answer(&mut scraper, 1, &page(0, 1), at(5));
         assert_eq!(scraper.snapshot.endpoints[0].sent_at_scrape, 12);
+    }
+
+    /// A scraper that asks for everything, at usual places but for the metrics.
+    fn curious(hosts: &[u8]) -> Scraper {
+        let mut config = config(hosts);
+        let sources = &mut config.plan.sources;
+        sources.metrics = DataSource {
+            path: Some("/stats".into()),
+            port: Some(9000),
+            interval: Some(Span::from_millis(200)),
+        };
+        sources.models = Some(DataSource::default());
+        sources.gpus = Some(DataSource::default());
+        Scraper::new(config, None)
+    }
+
+    fn polled(scraper: &mut Scraper, now: Timestamp) -> Vec<String> {
+        let shared = LocalData::default();
+        let next = || scraper.poll_scrape(&shared, now);
+        let scrapes = core::iter::from_fn(next);
+        scrapes
+            .map(|it| format!("{:?} {}", it.target, it.address))
+            .collect()
+    }
+
+    fn tell(scraper: &mut Scraper, target: Target, status: u16, body: &str) -> ScrapeOutcome {
+        let body = body.as_bytes();
+        let response = Answer::Response { status, body };
+        scraper.handle_answer(asked(1, target), response, at(5))
+    }
+
+    #[test]
+    fn every_target_is_asked_for_at_its_place_and_interval() {
+        let mut scraper = curious(&[1, 2]);
+        let all = [
+            "Metrics 10.0.0.1:9000",
+            "Metrics 10.0.0.2:9000",
+            "Models 10.0.0.1:8000",
+            "Models 10.0.0.2:8000",
+            "Gpus 10.0.0.1:9400",
+            "Gpus 10.0.0.2:9400",
+        ];
+        assert_eq!(polled(&mut scraper, at(0)), all);
+        for target in Target::ALL {
+            for endpoint in [1, 2] {
+                scraper.handle_answer(asked(endpoint, target), Answer::Nothing, at(1));
+            }
+        }
+        assert!(polled(&mut scraper, at(100)).is_empty());
+        assert_eq!(polled(&mut scraper, at(200)), all[..2]);
+        assert_eq!(
+            polled(&mut scraper, at(1000)),
+            all[2..],
+            "the first two have not answered"
+        );
+    }
+
+    #[test]
+    fn models_and_gpus_are_kept_until_they_are_told_anew_or_the_server_restarts() {
+        let mut scraper = curious(&[1]);
+        let known = |scraper: &Scraper| {
+            let endpoint = &scraper.snapshot.endpoints[0];
+            let usage = endpoint.gpus.map(|gpus| gpus.usage);
+            (endpoint.serves("a"), usage, endpoint.reachable)
+        };
+        let read = ScrapeOutcome::Read(vec![]);
+        assert_eq!(
+            tell(
+                &mut scraper,
+                Target::Models,
+                200,
+                r#"{"data":[{"id":"a"}]}"#
+            ),
+            read
+        );
+        assert_eq!(
+            tell(&mut scraper, Target::Gpus, 200, "DCGM_FI_DEV_GPU_UTIL 25"),
+            read
+        );
+        assert_eq!(known(&scraper), (Some(true), Some(0.25), true));
+        for (target, status, body, reason) in [
+            (Target::Models, 200, "<html>", "page"),
+            (Target::Models, 500, "", "status"),
+            (Target::Gpus, 200, "", "page"),
+            (Target::Gpus, 503, CONNECT_FAILURE, "unreachable"),
+        ] {
+            let outcome = tell(&mut scraper, target, status, body);
+            assert!(
+                matches!(outcome, ScrapeOutcome::Failed(failure) if failure.reason() == reason),
+                "{target:?} gave {outcome:?}"
+            );
+            assert_eq!(known(&scraper), (Some(true), Some(0.25), true), "{body}");
+        }
+        tell(&mut scraper, Target::Metrics, 200, &page(0, 100));
+        assert_eq!(known(&scraper), (Some(true), Some(0.25), true));
+        let restarted = tell(&mut scraper, Target::Metrics, 200, &page(0, 200));
+        assert_eq!(restarted, ScrapeOutcome::Restarted);
+        assert_eq!(known(&scraper), (None, None, true));
+    }
+
+    #[test]
+    fn a_side_target_that_does_not_answer_holds_up_no_snapshot() {
+        let shared = LocalData::default();
+        let mut scraper = curious(&[1]);
+        polled(&mut scraper, at(0));
+        tell(&mut scraper, Target::Metrics, 200, &page(3, 1));
+        scraper.publish(&shared, false);
+        assert!(stored(&shared, "llm").is_some());
+    }
+
+    #[test]
+    fn the_gpus_of_an_endpoint_are_those_of_its_pod() {
+        let mut config = config(&[1]);
+        config.plan.sources.gpus = Some(DataSource::default());
+        let label = "statefulset.kubernetes.io/pod-name".into();
+        config.endpoints[0].labels = vec![(label, "llm-0".into())];
+        let mut scraper = Scraper::new(config, None);
+        let page = "DCGM_FI_DEV_GPU_UTIL{pod=\"llm-0\"} 25\nDCGM_FI_DEV_GPU_UTIL{pod=\"llm-1\"} 75";
+        tell(&mut scraper, Target::Gpus, 200, page);
+        let usage = scraper.snapshot.endpoints[0].gpu_usage(at(5), Span(0));
+        assert_eq!(usage, Some(0.25));
+    }
+
+    #[test]
+    fn the_page_of_a_described_engine_is_read_as_described() {
+        let mut config = config(&[1]);
+        let mut mapping = EngineMapping::new("mine");
+        mapping.read(Mapped::Waiting, "queue".parse().unwrap());
+        mapping.publish("heat", "heat".parse().unwrap()).unwrap();
+        config.plan.sources.engines.mappings = vec![mapping];
+        config.plan.sources.engines.default = Some("mine".into());
+        let mut scraper = Scraper::new(config, None);
+        tell(&mut scraper, Target::Metrics, 200, "queue 4\nheat 60");
+        let metrics = &scraper.snapshot.endpoints[0].metrics;
+        assert_eq!(
+            (metrics.waiting, metrics.attribute("heat")),
+            (Some(4.0), Some(60.0))
+        );
+        let failed = tell(&mut scraper, Target::Metrics, 500, "");
+        assert_eq!(failed, ScrapeOutcome::Failed(ScrapeFailure::Status(500)));
+        let metrics = &scraper.snapshot.endpoints[0].metrics;
+        assert_eq!(metrics.attribute("heat"), Some(60.0));
     }
 
     /// What Envoy 1.40 answers for an address where nothing listens.

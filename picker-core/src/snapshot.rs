@@ -3,6 +3,8 @@
 //! The collector writes a snapshot whole; a worker reads it again when the small generation beside
 //! it has moved.
 
+mod record;
+
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,10 +12,12 @@ use core::str::FromStr;
 
 use crate::bytes::{Reader, Writer};
 use crate::load_report::LoadReport;
-use crate::mapping::EngineMapping;
-use crate::metrics::{EndpointMetrics, Lora};
+use crate::metrics::EndpointMetrics;
+use crate::models::ServedModel;
 use crate::shared::SharedData;
 use crate::{Address, EndpointId, Span, Timestamp};
+
+use record::{decode_gpus, decode_metrics, decode_models, encode_metrics, encode_models};
 
 /// One endpoint at the moment of a snapshot.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,6 +39,19 @@ pub struct EndpointState {
     pub cache_fit: f64,
     /// False when nothing listens at its address.
     pub reachable: bool,
+    /// The models and adapters it serves, by name; `None` until it told them.
+    pub models: Option<Vec<ServedModel>>,
+    /// How busy its GPUs are, when that is asked for and was ever told.
+    pub gpus: Option<GpuUsage>,
+}
+
+/// How busy the busiest GPU of an endpoint was.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct GpuUsage {
+    /// Its utilization, `0..=1`.
+    pub usage: f64,
+    /// When it was read.
+    pub read_at: Timestamp,
 }
 
 impl EndpointState {
@@ -50,7 +67,22 @@ impl EndpointState {
             share: None,
             cache_fit: 1.0,
             reachable: true,
+            models: None,
+            gpus: None,
         }
+    }
+
+    /// Whether it serves the model or adapter `name`; `None` while it has not told what it serves.
+    pub fn serves(&self, name: &str) -> Option<bool> {
+        let models = self.models.as_ref()?;
+        let found = models.binary_search_by(|model| model.id.as_str().cmp(name));
+        Some(found.is_ok())
+    }
+
+    /// How busy its GPUs are, `0..=1`, when that is at most `threshold` old.
+    pub fn gpu_usage(&self, now: Timestamp, threshold: Span) -> Option<f64> {
+        let gpus = self.gpus?;
+        (now.apart(gpus.read_at) <= threshold).then_some(gpus.usage)
     }
 
     /// Whether its metrics are at most `threshold` old.
@@ -112,6 +144,9 @@ impl Snapshot {
             writer.gauge(endpoint.share);
             writer.gauge(Some(endpoint.cache_fit));
             writer.u8(u8::from(endpoint.reachable));
+            encode_models(endpoint.models.as_deref(), &mut writer);
+            writer.gauge(endpoint.gpus.map(|gpus| gpus.usage));
+            writer.count(endpoint.gpus.map(|gpus| gpus.read_at.0));
             encode_metrics(&endpoint.metrics, &mut writer);
         }
     }
@@ -135,6 +170,8 @@ impl Snapshot {
                 share: reader.gauge()?,
                 cache_fit: reader.gauge()?.unwrap_or(1.0),
                 reachable: reader.u8()? == 1,
+                models: decode_models(&mut reader)?,
+                gpus: decode_gpus(&mut reader)?,
                 metrics: decode_metrics(&mut reader)?,
             });
         }
@@ -249,88 +286,13 @@ fn generation_key(pool: &str) -> String {
     format!("picker/{pool}/generation")
 }
 
-fn encode_metrics(metrics: &EndpointMetrics, writer: &mut Writer<'_>) {
-    writer.gauge(metrics.running);
-    writer.gauge(metrics.waiting);
-    writer.gauge(metrics.kv_usage);
-    writer.gauge(metrics.kv_usage_max);
-    writer.count(metrics.block_size.map(u64::from));
-    writer.count(metrics.num_blocks);
-    writer.count(metrics.capacity_tokens);
-    writer.count(metrics.offload_tokens);
-    writer.count(metrics.prefix_queries);
-    writer.count(metrics.prefix_hits);
-    writer.flag(metrics.sleeping);
-    writer.flag(metrics.prefix_caching);
-    writer.gauge(metrics.process_started);
-    writer.u8(u8::from(metrics.lora.is_some()));
-    if let Some(lora) = &metrics.lora {
-        writer.count(lora.max.map(u64::from));
-        encode_names(&lora.running, writer);
-        encode_names(&lora.waiting, writer);
-    }
-    let attributes = metrics.attributes.iter().take(ATTRIBUTES_MAX);
-    writer.u8(attributes.len() as u8);
-    for (name, value) in attributes {
-        writer.text(name);
-        writer.gauge(Some(*value));
-    }
-}
-
-fn decode_metrics(reader: &mut Reader<'_>) -> Option<EndpointMetrics> {
-    Some(EndpointMetrics {
-        running: reader.gauge()?,
-        waiting: reader.gauge()?,
-        kv_usage: reader.gauge()?,
-        kv_usage_max: reader.gauge()?,
-        block_size: reader.count()?.and_then(|size| u32::try_from(size).ok()),
-        num_blocks: reader.count()?,
-        capacity_tokens: reader.count()?,
-        offload_tokens: reader.count()?,
-        prefix_queries: reader.count()?,
-        prefix_hits: reader.count()?,
-        sleeping: reader.flag()?,
-        prefix_caching: reader.flag()?,
-        process_started: reader.gauge()?,
-        lora: match reader.u8()? {
-            0 => None,
-            _ => Some(Lora {
-                max: reader.count()?.and_then(|max| u32::try_from(max).ok()),
-                running: decode_names(reader)?,
-                waiting: decode_names(reader)?,
-            }),
-        },
-        attributes: (0..reader.u8()?)
-            .map(|_| Some((reader.text()?.into(), reader.gauge()??)))
-            .collect::<Option<Vec<_>>>()
-            .filter(|attributes| attributes.len() <= ATTRIBUTES_MAX)?,
-    })
-}
-
-fn encode_names(names: &[String], writer: &mut Writer<'_>) {
-    let kept = names.iter().take(NAMES_MAX);
-    writer.u16(kept.len() as u16);
-    kept.for_each(|name| writer.text(name));
-}
-
-fn decode_names(reader: &mut Reader<'_>) -> Option<Vec<String>> {
-    (0..reader.u16()?)
-        .map(|_| reader.text().map(String::from))
-        .collect()
-}
-
-/// Adapters kept per endpoint and list; engines batch a few dozen at most.
-const NAMES_MAX: usize = 1024;
-
-/// Attributes kept per endpoint, all that a mapping may publish.
-const ATTRIBUTES_MAX: usize = EngineMapping::ATTRIBUTES_MAX;
-
 /// The first byte of a snapshot; raised when the layout changes.
 const FORMAT: u8 = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Lora;
     use crate::shared::LocalData;
     use alloc::vec;
     #[cfg(target_arch = "wasm32")]
@@ -348,6 +310,15 @@ mod tests {
         endpoint.share = Some(0.25);
         endpoint.cache_fit = 0.75;
         endpoint.reachable = false;
+        let model = |id: &str, parent: Option<&str>| ServedModel {
+            id: id.into(),
+            parent: parent.map(String::from),
+        };
+        endpoint.models = Some(vec![model("base", None), model("tuned", Some("base"))]);
+        endpoint.gpus = Some(GpuUsage {
+            usage: 0.5,
+            read_at: Timestamp(70),
+        });
         endpoint.metrics = EndpointMetrics {
             running: Some(1.0),
             waiting: Some(2.5),
@@ -402,6 +373,24 @@ mod tests {
     }
 
     #[test]
+    fn as_many_models_cross_as_are_read() {
+        for (count, kept) in [(0, 0), (256, 256), (257, 256)] {
+            let mut snapshot = full();
+            let model = |number| ServedModel {
+                id: format!("m{number:03}"),
+                parent: None,
+            };
+            snapshot.endpoints[0].models = Some((0..count).map(model).collect());
+            let mut bytes = Vec::new();
+            snapshot.encode(&mut bytes);
+            let decoded = Snapshot::decode(&bytes).unwrap();
+            let models = decoded.endpoints[0].models.as_ref().unwrap();
+            assert_eq!(models.len(), kept);
+            assert_eq!(decoded.endpoints[1], snapshot.endpoints[1]);
+        }
+    }
+
+    #[test]
     fn endpoints_out_of_order_are_no_snapshot() {
         for (ids, next_id, is_good) in [
             ([3, 7], 8, true),
@@ -435,6 +424,21 @@ mod tests {
         shared.set("picker/llm/generation", &9_u64.to_le_bytes());
         assert!(!view.refresh(&shared));
         assert_eq!((view.snapshot(), view.unreadable), (&full(), 1));
+    }
+
+    #[test]
+    fn an_endpoint_that_has_not_told_its_models_may_serve_any() {
+        let known = full();
+        let [unknown, known] = &known.endpoints[..] else {
+            panic!("two endpoints");
+        };
+        assert_eq!(unknown.serves("base"), None);
+        assert_eq!(known.serves("base"), Some(true));
+        assert_eq!(known.serves("tuned"), Some(true));
+        assert_eq!(known.serves("other"), Some(false));
+        assert_eq!(known.gpu_usage(Timestamp(80), Span(10)), Some(0.5));
+        assert_eq!(known.gpu_usage(Timestamp(81), Span(10)), None);
+        assert_eq!(unknown.gpu_usage(Timestamp(0), Span(10)), None);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::error::{Cause, ConfigWarning};
 use super::nearest::unknown;
 use super::node::{Node, Object, Report};
 use crate::plan::Plan;
+use crate::sources::DataSources;
 use parts::Parts;
 use plugins::Plugins;
 
@@ -69,6 +70,7 @@ pub(super) fn document(document: &mut Object<'_>) -> Plan {
         identities,
         admitters: plugins.admitters(),
         producers: plugins.producers(),
+        sources: DataSources::default(),
         document: effective(&gates, &plugins, &profiles.document, parts),
         profiles: profiles.profiles,
     }

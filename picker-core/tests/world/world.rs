@@ -2,9 +2,9 @@
 //! and a clock that a test can set.
 
 use picker_core::{
-    Affirmed, Answer, Answered, BlockHash, Collector, Draws, Eagerness, EndpointId, Lease,
-    LocalData, PERIOD_MAX, Pick, Pool, PoolConfig, PoolOptions, Prompt, Request, Role, Snapshot,
-    Span, Ticket, Timestamp, affirm, generation, lease_length, page, parse_config,
+    Affirmed, Answer, Answered, BlockHash, Collector, Draws, Eagerness, Lease, LocalData,
+    PERIOD_MAX, Pick, Pool, PoolConfig, PoolOptions, Prompt, Request, Role, Snapshot, Span, Ticket,
+    Timestamp, affirm, generation, lease_length, page, parse_config,
 };
 use serde_json::Value;
 
@@ -233,7 +233,7 @@ impl Root {
         }
         self.collector.tick(shared, now);
         while let Some(scrape) = self.collector.poll_scrape(shared, now) {
-            let whose: (&str, EndpointId) = (&scrape.pool, scrape.scrape.endpoint);
+            let whose = (scrape.pool.as_str(), scrape.scrape);
             if !silent.contains(&scrape.scrape.address.to_string()) {
                 let answer = Answer::Response {
                     status: 200,

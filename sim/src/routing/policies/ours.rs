@@ -134,7 +134,7 @@ impl Ours {
                 },
                 None => Answer::Nothing,
             };
-            scraper.handle_answer(scrape.endpoint, answer, now);
+            scraper.handle_answer(scrape, answer, now);
         }
     }
 
