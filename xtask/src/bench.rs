@@ -9,6 +9,7 @@ mod decision;
 mod envoy_scenario;
 mod memory;
 mod overhead;
+mod predict;
 mod prefixes;
 mod report;
 mod router;
@@ -36,6 +37,7 @@ use crate::workspace;
 use decision::DecisionArguments;
 use memory::MemoryArguments;
 use overhead::OverheadArguments;
+use predict::PredictArguments;
 use routing::RoutingArguments;
 use scale::ScaleArguments;
 use scan::ScanArguments;
@@ -51,6 +53,8 @@ pub enum BenchArguments {
     Memory(MemoryArguments),
     /// Measure what the picker adds to Envoy's CPU time and latency
     Overhead(OverheadArguments),
+    /// Measure how well latencies are foretold, in simulated situations
+    Predict(PredictArguments),
     /// Compare this picker with other routers: simulated, through Envoy or on real engines
     Routing(RoutingArguments),
     /// Measure what the collector costs with many endpoints
@@ -81,6 +85,7 @@ pub fn bench(arguments: &BenchArguments) -> Result<()> {
         BenchArguments::Decision(arguments) => decision::decision(arguments),
         BenchArguments::Memory(arguments) => memory::memory(*arguments),
         BenchArguments::Overhead(arguments) => overhead::overhead(arguments),
+        BenchArguments::Predict(arguments) => predict::predict(arguments),
         BenchArguments::Routing(arguments) => routing::routing(arguments),
         BenchArguments::Scale(arguments) => scale::scale(arguments),
         BenchArguments::Scan(arguments) => scan::scan(*arguments),

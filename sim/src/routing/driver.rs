@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use picker_core::Features;
+
 use super::dice::Dice;
 use super::job::{Job, Planned};
 use super::policies::{Fleet, Policy, Seen, TICK};
@@ -15,9 +17,15 @@ use crate::virtual_server::{Outcome, OutcomeKind, VirtualServer};
 /// Runs `setup` to its end behind the routers that `start` makes, each from a seed of its own.
 pub fn run(setup: Setup, start: &dyn Fn(u64) -> Box<dyn Policy>, seed: u64) -> Summary {
     let mut driver = Driver::new(setup, start, seed);
-    driver.poison();
     driver.run();
     driver.summary()
+}
+
+/// Does the same, and gives every request in the order of their ends.
+pub fn records(setup: Setup, start: &dyn Fn(u64) -> Box<dyn Policy>, seed: u64) -> Vec<Record> {
+    let mut driver = Driver::new(setup, start, seed);
+    driver.run();
+    driver.records
 }
 
 struct Driver {
@@ -60,6 +68,8 @@ struct Running {
     arrival: Duration,
     first_token: Duration,
     cached_tokens: usize,
+    missing_tokens: usize,
+    known: Features,
 }
 
 enum Event {
@@ -128,6 +138,7 @@ impl Driver {
     }
 
     fn run(&mut self) {
+        self.poison();
         for router in 0..self.routers.len() {
             // Envoys are not started at the same moment: their scrapes are spread over an interval.
             let offset = self.scrape_interval * router as u32 / self.routers.len() as u32;
@@ -208,8 +219,13 @@ impl Driver {
             servers: &self.servers,
         };
         let pod = router.policy.choose(&job, &fleet);
+        let matched_tokens = router.policy.matched_tokens(&job, pod, &fleet);
+        let known = router.seen[pod].features(&job, matched_tokens);
+        let missing_tokens = job.prompt.len().saturating_sub(matched_tokens);
         router.policy.placed(&job, pod, &fleet);
-        router.seen[pod].in_flight += 1;
+        let seen = &mut router.seen[pod];
+        seen.in_flight += 1;
+        seen.prefill_tokens += missing_tokens;
         let scale = 1.0 + self.dice.uniform(-FRONT_END_NOISE, FRONT_END_NOISE);
         let pushed = self.servers[pod].push_scaled(self.now, job.engine_request(), scale);
         let running = Running {
@@ -219,6 +235,8 @@ impl Driver {
             arrival: self.now,
             first_token: self.now,
             cached_tokens: 0,
+            missing_tokens,
+            known,
         };
         if pushed.is_some() {
             self.tickets[pod].push(self.running.len());
@@ -242,8 +260,9 @@ impl Driver {
                 OutcomeKind::FirstToken { cached_tokens } => {
                     running.first_token = outcome.at;
                     running.cached_tokens = cached_tokens;
-                    let policy = &mut self.routers[running.router].policy;
-                    policy.first_token(&running.job, pod, outcome.at);
+                    let router = &mut self.routers[running.router];
+                    router.policy.first_token(&running.job, pod, outcome.at);
+                    router.seen[pod].prefill_tokens -= running.missing_tokens;
                 }
                 OutcomeKind::Finished => {
                     let Some(running) = self.running[index].take() else {
@@ -257,6 +276,7 @@ impl Driver {
                         output_tokens: running.job.output_tokens(),
                         cached_tokens: running.cached_tokens,
                         pod,
+                        known: running.known,
                     });
                     self.let_go(running);
                 }

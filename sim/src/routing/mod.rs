@@ -8,6 +8,7 @@
 pub mod case;
 pub mod dice;
 pub mod driver;
+pub mod forecast;
 pub mod job;
 pub mod plot;
 pub mod policies;

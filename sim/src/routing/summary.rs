@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use picker_core::Features;
+
 /// One finished request, as its client saw it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
@@ -19,6 +21,8 @@ pub struct Record {
     pub cached_tokens: usize,
     /// Who served it.
     pub pod: usize,
+    /// What its router knew of it and of that pod when it chose it.
+    pub known: Features,
 }
 
 /// The figures of one run; times are in milliseconds.
@@ -107,7 +111,7 @@ pub fn mean(values: &[f64]) -> f64 {
 }
 
 /// The value below which `percent` of the `sorted` ones lie, between two of them if need be.
-fn percentile(sorted: &[f64], percent: f64) -> f64 {
+pub(super) fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let place = sorted.len().saturating_sub(1) as f64 * percent / 100.0;
     let at = |place: f64| sorted.get(place as usize).copied();
     let below = at(place).unwrap_or_default();
@@ -130,6 +134,7 @@ mod tests {
                 output_tokens: 11,
                 cached_tokens,
                 pod,
+                known: Features::default(),
             };
         let records = [record(0, 100, 150, 250, 0), record(1, 200, 300, 600, 50)];
         let summary = Summary::of(&records, 3);

@@ -11,7 +11,7 @@ mod simple;
 use std::str::FromStr;
 use std::time::Duration;
 
-use picker_core::LeastCost;
+use picker_core::{Features, LeastCost};
 
 use super::dice::Dice;
 use super::job::Job;
@@ -25,6 +25,13 @@ pub trait Policy {
 
     /// `job` was sent to `pod`: what was chosen, unless someone else decided.
     fn placed(&mut self, _job: &Job, _pod: usize, _fleet: &Fleet<'_>) {}
+
+    /// Tokens of the prompt of `job` that `pod`, the one just chosen, is thought to hold.
+    ///
+    /// Those it does hold, unless the router has its own idea of it.
+    fn matched_tokens(&self, job: &Job, pod: usize, fleet: &Fleet<'_>) -> usize {
+        fleet.servers[pod].cached_tokens(&job.prompt, job.root())
+    }
 
     /// The first token of `job` came back from `pod`.
     fn first_token(&mut self, _job: &Job, _pod: usize, _now: Duration) {}
@@ -70,10 +77,28 @@ pub struct Seen {
     pub adapters_max: usize,
     /// Requests of this router on their way.
     pub in_flight: usize,
+    /// Prompt tokens to compute of those that have no first token yet.
+    pub prefill_tokens: usize,
     /// When it started.
     pub started: Duration,
     /// Blocks that its page tells, and tokens in a block.
     pub blocks: (u64, u32),
+}
+
+impl Seen {
+    /// What a latency is predicted from, as `job` comes of which the pod is thought to hold
+    /// `matched_tokens`.
+    pub fn features(&self, job: &Job, matched_tokens: usize) -> Features {
+        let input_tokens = job.prompt.len() as f64;
+        Features {
+            input_tokens,
+            prefix_ratio: matched_tokens as f64 / input_tokens.max(1.0),
+            waiting: self.gauges.waiting as f64,
+            running: self.in_flight as f64,
+            kv_usage: self.gauges.kv_usage,
+            prefill_tokens: self.prefill_tokens as f64,
+        }
+    }
 }
 
 /// A router by name.

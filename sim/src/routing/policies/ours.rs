@@ -14,6 +14,7 @@ use picker_core::{
 };
 
 use super::{Dice, Fleet, Job, Policy, Seen};
+use crate::routing::job::BLOCK_TOKENS;
 
 /// One Envoy.
 pub(super) struct Ours {
@@ -31,6 +32,8 @@ pub(super) struct Ours {
     candidates: Vec<usize>,
     /// The worker and the ticket of each request on its way.
     tickets: HashMap<u64, (usize, Ticket)>,
+    /// Blocks that the pod chosen last is thought to hold.
+    matched: usize,
 }
 
 impl Ours {
@@ -81,6 +84,7 @@ impl Ours {
             listed: Vec::new(),
             candidates: Vec::new(),
             tickets: HashMap::new(),
+            matched: 0,
         }
     }
 
@@ -169,8 +173,13 @@ impl Policy for Ours {
             return fallback;
         };
         self.tickets.insert(job.id, (worker, pick.ticket));
+        self.matched = pick.matched;
         let address = pick.destinations.first();
         address.copied().and_then(pod_at).unwrap_or(fallback)
+    }
+
+    fn matched_tokens(&self, _job: &Job, _pod: usize, _fleet: &Fleet<'_>) -> usize {
+        self.matched * BLOCK_TOKENS
     }
 
     fn first_token(&mut self, job: &Job, _pod: usize, now: Duration) {
