@@ -34,6 +34,7 @@ mod health;
 mod identity;
 mod json;
 mod kv_source;
+mod latency;
 mod lease;
 mod ledger;
 mod load_report;
@@ -104,6 +105,10 @@ pub use head::{Course, Head, OWNED_HEADERS, prefers_cached};
 pub use health::{Health, Verdict};
 pub use identity::{Identity, Source};
 pub use kv_source::KvSource;
+pub use latency::{
+    Composite, HeadroomRule, LatencyScoring, Objectives, Occupancy, Prediction, Prospect, Tier,
+    Unpredicted, is_denied,
+};
 pub use lease::{Eagerness, Lease, LeaseState, lease_length, lease_state};
 pub use ledger::{Ledger, Load, ROW_LIFETIME, Row, key as ledger_key};
 pub use load_report::{LoadReport, UnknownReportFormat};
