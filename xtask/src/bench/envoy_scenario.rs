@@ -71,7 +71,7 @@ impl EnvoyScenario {
             // The hit rate is nearly the same for all seeds.
             Self::Headline => 1,
             // The slowest hundredth of the requests is not.
-            Self::Lora => 5,
+            Self::Lora => 3,
         }
     }
 
