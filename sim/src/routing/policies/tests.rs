@@ -87,7 +87,10 @@ fn every_policy_is_found_by_its_name() {
         assert_eq!(kind.name().parse(), Ok(kind));
     }
     let error = "none".parse::<PolicyKind>().unwrap_err();
-    assert!(error.contains("least-cost, compatible, hand"), "{error}");
+    assert!(
+        error.contains("least-cost, compatible, compatible-lora"),
+        "{error}"
+    );
 }
 
 #[test]
