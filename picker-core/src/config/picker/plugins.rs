@@ -151,9 +151,13 @@ impl Plugins {
                 let roles = (it.make)(Values(&table::defaults(it.parameters)));
                 roles.is_ok_and(|roles| roles.part == Some(part))
             });
-            let fits = |it: &&Plugin| it.roles.part == Some(part);
-            let declared = self.list.iter().filter(fits).map(|it| it.name.as_str());
-            node.fail(undefined(by, name, types.map(|it| it.name).chain(declared)));
+            let mut known: Vec<&str> = types.map(|it| it.name).collect();
+            for plugin in self.list.iter().filter(|it| it.roles.part == Some(part)) {
+                if !known.contains(&plugin.name.as_str()) {
+                    known.push(&plugin.name);
+                }
+            }
+            node.fail(undefined(by, name, known.into_iter()));
             return None;
         };
         if plugin.roles.part != Some(part) {
