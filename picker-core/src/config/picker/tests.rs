@@ -67,22 +67,31 @@ fn a_document_of_the_reference_picker_is_read() {
         "prefix-cache-scorer 1, queue-scorer 2 max 2"
     );
     // Order has no meaning: neither that of the plugins nor that of the references.
-    for turn in 0..4 {
-        let mut turned = picker.clone();
-        turned["plugins"].as_array_mut().unwrap().rotate_left(turn);
-        let references = &mut turned["schedulingProfiles"][0]["plugins"];
-        references.as_array_mut().unwrap().rotate_left(turn % 3);
-        assert_eq!(
-            show(&plan_of(turned.clone())),
-            show(&plan_of(picker.clone()))
-        );
-        turned["plugins"].as_array_mut().unwrap().reverse();
-        turned["schedulingProfiles"][0]["plugins"]
-            .as_array_mut()
-            .unwrap()
-            .reverse();
-        assert_eq!(show(&plan_of(turned)), show(&plan_of(picker.clone())));
+    let expected = show(&plan_of(picker.clone()));
+    for plugins in orders(picker["plugins"].as_array().unwrap()) {
+        let references = picker["schedulingProfiles"][0]["plugins"].as_array();
+        for references in orders(references.unwrap()) {
+            let mut turned = picker.clone();
+            turned["plugins"] = plugins.clone().into();
+            turned["schedulingProfiles"][0]["plugins"] = references.into();
+            assert_eq!(show(&plan_of(turned)), expected);
+        }
     }
+}
+
+/// `items` in every order.
+fn orders(items: &[Value]) -> Vec<Vec<Value>> {
+    if items.is_empty() {
+        return vec![Vec::new()];
+    }
+    let with_first = |place: usize| {
+        let mut rest = items.to_vec();
+        let first = rest.remove(place);
+        orders(&rest)
+            .into_iter()
+            .map(move |rest| [vec![first.clone()], rest].concat())
+    };
+    (0..items.len()).flat_map(with_first).collect()
 }
 
 #[test]
