@@ -1,12 +1,26 @@
 //! Whether a request that matters less is served at all when the pool is full.
 
-use crate::candidate::Candidate;
-use crate::measure::{Measure, mean};
+use alloc::vec::Vec;
 
-/// `probabilistic-admitter`: the fuller the pool, the likelier a request with a priority below 0 is
-/// refused.
+use crate::candidate::Candidate;
+use crate::latency::{Objectives, Prospect, is_denied};
+use crate::measure::{Measure, mean};
+use crate::request::Request;
+
+/// What a request with a priority below 0 has to pass, named as in the reference picker's
+/// configuration.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Admitter {
+pub enum Admitter {
+    /// `probabilistic-admitter`: the fuller the pool, the likelier a request is refused.
+    Fullness(Fullness),
+    /// `latency-slo-admitter`: a request is refused that asks for latencies which no endpoint is
+    /// predicted to have.
+    Objectives,
+}
+
+/// How likely it is to refuse at a fullness of the pool.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Fullness {
     /// The queue of an endpoint that is full.
     pub queue_max: f64,
     /// The part of the KV cache in use of an endpoint that is full.
@@ -18,9 +32,31 @@ pub struct Admitter {
 }
 
 impl Admitter {
+    /// How likely `request` is refused, from 0 to 1.
+    pub(crate) fn refuses(&self, request: &Request, candidates: &[Candidate<'_>]) -> f64 {
+        match self {
+            Self::Fullness(rule) => rule.refuses(candidates),
+            Self::Objectives => {
+                let objectives = Objectives::read(|name| request.header(name));
+                let prospects: Vec<Prospect> = candidates.iter().map(prospect).collect();
+                f64::from(is_denied(request.priority, objectives, &prospects))
+            }
+        }
+    }
+}
+
+fn prospect(candidate: &Candidate<'_>) -> Prospect {
+    Prospect {
+        prediction: candidate.prediction.copied(),
+        running: Measure::RunningRequests.known(candidate),
+        kv_usage: Measure::KvCacheUtilization.known(candidate),
+    }
+}
+
+impl Fullness {
     /// How likely a request is refused, from 0 to 1. Endpoints of which nothing is known do not count;
     /// when all are such, nothing is refused.
-    pub(crate) fn refuses(&self, candidates: &[Candidate<'_>]) -> f64 {
+    fn refuses(&self, candidates: &[Candidate<'_>]) -> f64 {
         let fullness = |candidate: &Candidate<'_>| {
             let queue = Measure::WaitingQueue.known(candidate);
             let kv_usage = Measure::KvCacheUtilization.known(candidate);
@@ -41,7 +77,6 @@ mod tests {
     use super::*;
     use crate::EndpointId;
     use crate::snapshot::EndpointState;
-    use alloc::vec::Vec;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -56,7 +91,7 @@ mod tests {
         });
         let endpoints: Vec<EndpointState> = endpoints.collect();
         let candidates: Vec<Candidate<'_>> = endpoints.iter().map(Candidate::idle).collect();
-        let admitter = Admitter {
+        let admitter = Fullness {
             queue_max: 5.0,
             kv_usage_max: 0.8,
             power: 5,

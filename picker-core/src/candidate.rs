@@ -3,6 +3,7 @@
 use alloc::string::String;
 
 use crate::adapter::AdapterFit;
+use crate::latency::Prediction;
 use crate::ledger::Load;
 use crate::request::Request;
 use crate::session::Affinity;
@@ -37,6 +38,9 @@ pub struct Candidate<'a> {
     pub cold_at: u64,
     /// How it stands to the adapter that the request needs; `None` when it needs none.
     pub adapter: Option<AdapterFit>,
+    /// What the request can expect there; `None` where the plan does not ask, and until enough
+    /// answers have been seen.
+    pub prediction: Option<&'a Prediction>,
 }
 
 /// One decision's candidates, and what is to be placed.
@@ -79,6 +83,7 @@ impl<'a> Candidate<'a> {
             capacity_tokens: None,
             cold_at: 0,
             adapter: None,
+            prediction: None,
         }
     }
 
@@ -100,7 +105,7 @@ impl<'a> Candidate<'a> {
 
     /// The time to the first token that is predicted for the request there, in milliseconds.
     pub fn predicted_ttft_ms(&self) -> Option<f64> {
-        None
+        self.prediction.map(|it| it.ttft_ms)
     }
 
     /// Requests sent by all workers since the metrics were read: what the metrics do not show yet.

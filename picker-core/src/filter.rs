@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use crate::candidate::{Candidate, Context};
 use crate::context_length::ContextLength;
 use crate::draw::Draws;
+use crate::latency::Tier;
 use crate::saturation::Detector;
 use crate::session::Affinity;
 use crate::topology::{Level, Topology};
@@ -27,6 +28,9 @@ pub enum Filter {
     ContextLength(ContextLength),
     /// `utilization-detector` and `concurrency-detector`: it is not full.
     HasRoom(Detector),
+    /// `slo-headroom-tier-filter`: it is predicted to be as fast as the request asks for, but for
+    /// this share of requests.
+    Headroom(f64),
     /// `label-selector-filter`, `by-label` and the filters by role: the labels fit.
     Labels(LabelSelector),
     /// `session-affinity-filter`: the endpoint of those who come back, where it is one of them.
@@ -53,6 +57,11 @@ impl Filter {
                 retain(cx, kept, detector.falls_back(), &|it| {
                     fullness.of(it) < limit
                 });
+            }
+            Self::Headroom(exploration) => {
+                let predictions = of(cx, kept).map(|it| it.prediction.copied());
+                let tier = Tier::choose(predictions, *exploration, || draws.unit());
+                retain(cx, kept, false, &|it| tier.keeps(it.prediction));
             }
             Self::Labels(selector) => retain(cx, kept, false, &|it| selector.fits(it.labels)),
             Self::Near(topology, farthest) => {

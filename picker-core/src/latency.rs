@@ -65,7 +65,8 @@ impl Objectives {
     /// The name without `llm-d` is used where the other is missing. What is no number above 0 asks
     /// for nothing.
     pub fn read<'a>(header: impl Fn(&str) -> Option<&'a str>) -> Self {
-        let [ttft_ms, tpot_ms] = [TTFT_HEADERS, TPOT_HEADERS].map(|[name, alias]| {
+        let [ttft, ttft_alias, tpot, tpot_alias] = OBJECTIVE_HEADERS;
+        let [ttft_ms, tpot_ms] = [(ttft, ttft_alias), (tpot, tpot_alias)].map(|(name, alias)| {
             let value = header(name).or_else(|| header(alias));
             let ms: Option<f64> = value.and_then(|value| value.trim().parse().ok());
             ms.filter(|ms| ms.is_finite() && *ms > 0.0).unwrap_or(0.0)
@@ -124,11 +125,14 @@ impl Prediction {
     }
 }
 
-/// The header with the objective for the first token, and its older name.
-const TTFT_HEADERS: [&str; 2] = ["x-llm-d-slo-ttft-ms", "x-slo-ttft-ms"];
-
-/// The header with the objective for later tokens, and its older name.
-const TPOT_HEADERS: [&str; 2] = ["x-llm-d-slo-tpot-ms", "x-slo-tpot-ms"];
+/// The header with the objective for the first token and its older name, then the same for later
+/// tokens.
+pub(crate) const OBJECTIVE_HEADERS: [&str; 4] = [
+    "x-llm-d-slo-ttft-ms",
+    "x-slo-ttft-ms",
+    "x-llm-d-slo-tpot-ms",
+    "x-slo-tpot-ms",
+];
 
 #[cfg(test)]
 mod tests {

@@ -79,7 +79,7 @@ mod topology;
 mod twin;
 
 pub use adapter::AdapterFit;
-pub use admitter::Admitter;
+pub use admitter::{Admitter, Fullness};
 pub use block::{BLOCK_BYTES, BlockHash, HashSeed, PROMPT_BLOCKS_MAX};
 pub use cache_fit::CacheFit;
 pub use candidate::{Candidate, Context};
@@ -117,7 +117,7 @@ pub use measure::Measure;
 pub use metrics::{EndpointMetrics, Lora};
 pub use models::ServedModel;
 pub use picker::{Picker, PickerKind};
-pub use plan::Plan;
+pub use plan::{Foretelling, Plan};
 pub use pool::{Labels, Pool, PoolOptions, Troubles};
 pub use predict::{Features, Predictor};
 pub use producers::{OutputEstimate, PrefixCache, Producers};

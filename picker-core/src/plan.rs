@@ -11,6 +11,7 @@ use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::identity::Identity;
 use crate::kv_source::KvSource;
+use crate::latency::HeadroomRule;
 use crate::producers::Producers;
 use crate::profile::Profile;
 use crate::score::ScorerKind;
@@ -34,10 +35,25 @@ pub struct Plan {
     pub admitters: Vec<Admitter>,
     /// What plugins want to be known.
     pub producers: Producers,
+    /// How latencies are predicted, where somebody wants to know.
+    pub foretelling: Option<Foretelling>,
     /// Where numbers of endpoints come from.
     pub sources: DataSources,
     /// The document with every default filled in.
     pub document: Value,
+}
+
+/// `predicted-latency-producer`: how predicted latencies are compared with what requests ask for.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Foretelling {
+    /// How headrooms follow.
+    ///
+    /// Where later tokens do not count, the time of a whole answer is taken for that to its first
+    /// token.
+    pub headroom: HeadroomRule,
+    /// The label of endpoints that only compute prompts, whose value is then `prefill`; empty when
+    /// there are none.
+    pub role_label: String,
 }
 
 impl Plan {
@@ -51,6 +67,7 @@ impl Plan {
             identities: Vec::new(),
             admitters: Vec::new(),
             producers: Producers::default(),
+            foretelling: None,
             sources: DataSources::default(),
             document: Value::Null,
         }

@@ -2,6 +2,7 @@
 
 mod decide;
 mod end;
+mod latencies;
 mod outcome;
 mod place;
 mod sessions;
@@ -11,6 +12,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use self::decide::Decision;
+use self::latencies::Latencies;
 use crate::adapter::ListedAdapters;
 use crate::draw::Draws;
 use crate::health::Verdict;
@@ -70,6 +72,8 @@ pub struct Pool {
     needs_cold_order: bool,
     /// Where the plan has a use for sessions.
     sessions: Option<Box<Sessions>>,
+    /// Where the plan predicts latencies.
+    latencies: Option<Box<Latencies>>,
 }
 
 impl Pool {
@@ -88,6 +92,7 @@ impl Pool {
             served: Served::default(),
             pace: Pace::default(),
             needs_cold_order: options.plan.needs_cold_order(),
+            latencies: options.plan.foretelling.is_some().then(Box::default),
             sessions: Sessions::new(name, &options.plan, options.session_key),
             options,
         };
@@ -135,6 +140,7 @@ impl Pool {
         let mut decision = decision.ok_or(Refusal::NoEndpoint)?;
         self.bind(shared, &known, &decision, now);
         self.place(shared, &known, &mut decision);
+        self.begin_lesson(&decision.pick.ticket);
         Ok(decision.pick)
     }
 
@@ -189,6 +195,7 @@ impl Pool {
             return true;
         }
         self.served.missed();
+        self.end_lesson(ticket);
         if let Some(served) = served {
             let is_own = ticket.prefill.is_none();
             let prefill = if is_own { ticket.prefill_tokens } else { 0 };
@@ -247,6 +254,7 @@ impl Pool {
         self.tally.read(shared);
         let live = self.tally.live_owners(now);
         self.replica.retain(|owner| live.contains(&owner));
+        self.share_latencies(shared, now);
     }
 
     /// The name.
@@ -325,6 +333,10 @@ impl Pool {
         self.labelled = endpoints.iter().map(labelled).collect();
         if let Some(sessions) = &mut self.sessions {
             sessions.follow(endpoints);
+        }
+        if let Some(latencies) = &mut self.latencies {
+            let snapshot = self.view.snapshot();
+            latencies.retain(|id| snapshot.endpoint(id).is_some());
         }
     }
 

@@ -3,6 +3,7 @@
 mod active_requests;
 mod attribute;
 mod kv_cache;
+mod latency;
 mod least_cost;
 mod lora_affinity;
 mod no_hit_lru;
@@ -14,6 +15,7 @@ use alloc::string::String;
 
 use crate::candidate::{Candidate, Context};
 use crate::context_length::ContextLength;
+use crate::latency::LatencyScoring;
 use crate::measure::Measure;
 use crate::session::Affinity;
 use crate::topology::{Level, Topology};
@@ -55,6 +57,9 @@ pub enum ScorerKind {
     HeaderLabel(HeaderLabel),
     /// `kv-cache-utilization-scorer`: more room in the KV cache is better.
     KvCacheUtilization,
+    /// `latency-scorer`: to be predicted to be fast enough, with the least or the most to spare, is
+    /// better.
+    Latency(LatencyScoring),
     /// `least-cost-scorer`: less work until the answer is done, for this request and the others, is
     /// better.
     LeastCost(LeastCost),
@@ -105,6 +110,7 @@ impl ScorerKind {
                 each(cx, scores, &|it| f64::from(is_wanted(it)));
             }
             Self::KvCacheUtilization => kv_cache::score(cx, scores),
+            Self::Latency(rule) => latency::score(rule, cx, scores),
             Self::LeastCost(rule) => rule.score(cx, scores),
             Self::LoadAware(most) => {
                 let queue = Measure::WaitingQueue.over(cx.candidates.iter());

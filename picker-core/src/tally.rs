@@ -41,6 +41,19 @@ impl Tally {
         self.row.owner
     }
 
+    /// The number that no other live row has; `None` until there is a row.
+    pub(crate) fn slot(&self) -> Option<u8> {
+        self.claimed.then_some(self.row.slot)
+    }
+
+    /// The numbers of the other rows that lived when the ledger was read last.
+    pub(crate) fn other_slots(&self, now: Timestamp) -> Vec<u8> {
+        let live = self.live_owners(now);
+        let rows = Ledger::decode(&self.bytes).rows.into_iter();
+        let is_other = |row: &Row| row.owner != self.row.owner && live.contains(&row.owner);
+        rows.filter(is_other).map(|row| row.slot).collect()
+    }
+
     /// When the others were told last.
     pub(crate) fn told_at(&self) -> Timestamp {
         self.row.heartbeat

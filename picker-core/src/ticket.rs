@@ -1,14 +1,16 @@
 //! What passes between a decision and the stream that it was made for.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ledger::Load;
+use crate::predict::Features;
 use crate::response::ResponseSummary;
-use crate::{Address, EndpointId};
+use crate::{Address, EndpointId, Timestamp};
 
 /// A request on its way: what to give back when it ends.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Ticket {
     /// Prompt tokens charged until the first byte to the endpoint that computes them.
     pub(crate) prefill_tokens: u32,
@@ -30,6 +32,23 @@ pub struct Ticket {
     pub(crate) encode: Option<EndpointId>,
     /// Whether these two are done, and no prompt tokens are charged any more.
     pub(crate) is_prefilled: bool,
+    /// What the answer will teach of latencies, where the plan predicts them.
+    pub(crate) lesson: Option<Box<Lesson>>,
+}
+
+/// What an answer will teach of latencies.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Lesson {
+    /// When the request was sent.
+    pub(crate) sent_at: Timestamp,
+    /// When its first token came.
+    pub(crate) first_token_at: Option<Timestamp>,
+    /// Who computes the prompt, and what was known of it then.
+    pub(crate) prompt: (EndpointId, Features),
+    /// The same of who answers.
+    pub(crate) answer: (EndpointId, Features),
+    /// What the request asks of later tokens, in milliseconds; 0 for nothing.
+    pub(crate) tpot_ms: f64,
 }
 
 /// What is known of an answer when it has ended.

@@ -4,6 +4,7 @@
 
 mod filters;
 mod handlers;
+mod latency;
 mod others;
 mod pickers;
 mod producers;
@@ -22,6 +23,7 @@ use crate::handler::{Decider, Handler};
 use crate::identity::Source;
 use crate::kv_source::KvSource;
 use crate::picker::Picker;
+use crate::plan::Foretelling;
 use crate::producers::Producers;
 use crate::saturation::Detector;
 use crate::score::ScorerKind;
@@ -78,6 +80,10 @@ pub(super) struct Roles {
     pub(super) says: Option<Said>,
     /// What it wants to be known.
     pub(super) producers: Producers,
+    /// How it predicts latencies.
+    pub(super) foretelling: Option<Foretelling>,
+    /// Types whose knowledge it reads besides those that its type needs.
+    pub(super) needs: &'static [&'static str],
     /// Says whether a stage of a request has an endpoint of its own.
     pub(super) decider: Option<Decider>,
     /// Names who holds blocks of a prompt.
@@ -188,6 +194,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static PluginType> {
         producers::TYPES,
         sessions::TYPES,
         handlers::TYPES,
+        latency::TYPES,
         others::TYPES,
     ]
     .into_iter()

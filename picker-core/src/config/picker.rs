@@ -70,6 +70,7 @@ pub(super) fn document(document: &mut Object<'_>) -> Plan {
         identities,
         admitters: plugins.admitters(),
         producers: plugins.producers(),
+        foretelling: plugins.foretelling(),
         sources: DataSources::default(),
         document: effective(&gates, &plugins, &profiles.document, parts),
         profiles: profiles.profiles,

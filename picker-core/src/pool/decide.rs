@@ -6,9 +6,10 @@ use super::Pool;
 use crate::adapter::AdapterFit;
 use crate::candidate::{Candidate, Context};
 use crate::draw::Draws;
+use crate::latency::Prediction;
 use crate::refusal::Refusal;
 use crate::request::Request;
-use crate::session::Pin;
+use crate::session::{Affinity, Pin};
 use crate::ticket::Pick;
 use crate::twin::Held;
 use crate::{EndpointId, Timestamp};
@@ -45,37 +46,26 @@ impl Pool {
         now: Timestamp,
     ) -> Result<Decision, Refusal> {
         let request = known.request;
-        let candidates = self.candidates(known, now);
-        let mut admitters = self.options.plan.admitters.iter();
-        if known.luck < 1.0 && admitters.any(|it| known.luck < it.refuses(&candidates)) {
-            return Err(Refusal::NotAdmitted);
-        }
         let sessions = self.sessions.as_deref();
         let pinned = sessions.map_or_else(Vec::new, |it| it.pinned(&known.pins));
-        let bytes: u64 = request.prompts.iter().map(|prompt| prompt.bytes).sum();
-        let producers = self.options.plan.producers;
-        let prompts = request.prompts.iter();
-        let blocks = prompts.map(|prompt| producers.counted(prompt.blocks.len()));
-        let cx = Context {
-            candidates: &candidates,
-            request,
-            blocks: blocks.sum(),
-            media: known.media.len(),
-            prompt_tokens: self.means.tokens(bytes),
-            block_tokens: self.means.block_tokens(),
-            output_tokens: request.output_cap.map_or(self.means.output_tokens, |cap| {
-                self.means.output_tokens.min(cap as f64)
-            }),
-            group: request.group,
-            pinned: &pinned,
-            peer: None,
-        };
+        let unforetold = self.candidates(known, now);
+        let mut cx = self.context(known, &unforetold, &pinned);
+        let predictions = self.foretold(&cx);
+        let foretold: Vec<Candidate<'_>>;
+        if !predictions.is_empty() {
+            foretold = with(&unforetold, &predictions).collect();
+            cx.candidates = &foretold;
+        }
+        let mut admitters = self.options.plan.admitters.iter();
+        if known.luck < 1.0 && admitters.any(|it| known.luck < it.refuses(request, cx.candidates)) {
+            return Err(Refusal::NotAdmitted);
+        }
         let plan = &self.options.plan;
         let outcome = plan.handler.run(plan, &cx, draws)?;
-        let id_at = |place: usize| candidates.get(place).map(|it| it.endpoint.id);
+        let id_at = |place: usize| cx.candidates.get(place).map(|it| it.endpoint.id);
         let totals = &outcome.ranked.totals;
         let holds = |(place, _): &(usize, f64)| {
-            let candidate = candidates.get(*place);
+            let candidate = cx.candidates.get(*place);
             candidate.is_some_and(|it| it.held.matched > 0)
         };
         let is_cold = self.needs_cold_order && !totals.iter().any(holds);
@@ -83,15 +73,42 @@ impl Pool {
         let considered = considered.filter_map(|(place, _)| id_at(*place));
         let considered = sessions.map_or_else(Vec::new, |_| considered.collect());
         let mut pick = self.pick_of(&cx, outcome, draws)?;
-        pick.ticket.bytes = bytes;
-        pick.ticket.kept_tokens = producers
-            .outputs
-            .map_or(0, |it| it.tokens(cx.prompt_tokens, request.output_cap));
+        pick.ticket.bytes = bytes_of(request);
+        pick.ticket.lesson = self.lesson(&cx, &pick, now);
+        let outputs = plan.producers.outputs;
+        pick.ticket.kept_tokens =
+            outputs.map_or(0, |it| it.tokens(cx.prompt_tokens, request.output_cap));
         Ok(Decision {
             pick,
             is_cold,
             considered,
         })
+    }
+
+    fn context<'a>(
+        &self,
+        known: &'a Known<'_>,
+        candidates: &'a [Candidate<'a>],
+        pinned: &'a [(&'a Affinity, EndpointId)],
+    ) -> Context<'a> {
+        let request = known.request;
+        let producers = self.options.plan.producers;
+        let prompts = request.prompts.iter();
+        let blocks = prompts.map(|prompt| producers.counted(prompt.blocks.len()));
+        Context {
+            candidates,
+            request,
+            blocks: blocks.sum(),
+            media: known.media.len(),
+            prompt_tokens: self.means.tokens(bytes_of(request)),
+            block_tokens: self.means.block_tokens(),
+            output_tokens: request.output_cap.map_or(self.means.output_tokens, |cap| {
+                self.means.output_tokens.min(cap as f64)
+            }),
+            group: request.group,
+            pinned,
+            peer: None,
+        }
     }
 
     /// What this worker knows of `request` without asking for more.
@@ -154,6 +171,7 @@ impl Pool {
                     0
                 },
                 adapter: (*adapter).and_then(|adapter| self.adapter_fit(endpoint.id, adapter)),
+                prediction: None,
             })
             .collect()
     }
@@ -179,4 +197,21 @@ impl Pool {
         let listed = self.adapters.of(endpoint)?;
         Some(self.twins().adapters(endpoint)?.fit(adapter, listed))
     }
+}
+
+/// `candidates`, each with what is predicted of it.
+fn with<'a>(
+    candidates: &'a [Candidate<'a>],
+    predictions: &'a [Option<Prediction>],
+) -> impl Iterator<Item = Candidate<'a>> {
+    let both = candidates.iter().zip(predictions);
+    both.map(|(candidate, prediction)| Candidate {
+        prediction: prediction.as_ref(),
+        ..*candidate
+    })
+}
+
+/// Bytes of all prompts.
+fn bytes_of(request: &Request) -> u64 {
+    request.prompts.iter().map(|prompt| prompt.bytes).sum()
 }

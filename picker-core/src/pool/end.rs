@@ -9,6 +9,7 @@ use crate::ticket::{Answered, Ticket};
 impl Pool {
     /// The endpoint has begun to answer: its prefill is done.
     pub fn on_first_byte(&mut self, shared: &impl SharedData, ticket: &mut Ticket, now: Timestamp) {
+        self.learn_first_token(ticket, now);
         if self.end_prefill(shared, ticket) {
             self.tell_soon(shared, now);
         }
@@ -82,6 +83,7 @@ impl Pool {
             load.cached_tokens = load.cached_tokens.wrapping_add(cached);
         }
         self.means.learn(ticket.bytes, answered);
+        self.learn_answer(ticket, answered, now);
         // The last token has no KV: nothing was computed from it.
         let output = answered.output_tokens.unwrap_or(0).saturating_sub(1);
         let cached_blocks = cached_tokens

@@ -5,6 +5,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::super::table::{Kind, Parameter, Unfit, Values};
+use super::latency::LATENCY_PRODUCER;
 use super::{IN_FLIGHT, NUMBER_MAX, Part, PluginType, Roles, Stability, producer};
 use crate::filter::{
     AttributeLimit, Filter, LabelSelector, Operator, PrefixAffinity, Requirement, TtftSource,
@@ -189,10 +190,7 @@ const PREFIX_AFFINITY: &[Parameter] = &[
         "prefixMatchInfoProducerName",
         "approx-prefix-cache-producer",
     ),
-    producer(
-        "latencyPredictionInfoProducerName",
-        "predicted-latency-producer",
-    ),
+    producer("latencyPredictionInfoProducerName", LATENCY_PRODUCER),
     producer("inFlightLoadProducerName", IN_FLIGHT),
 ];
 
@@ -210,12 +208,20 @@ fn prefix_affinity(values: Values<'_>) -> Result<Roles, Unfit> {
         }
         _ => TtftSource::PrefillThroughput(throughput),
     };
-    Ok(Roles::filter(Filter::PrefixAffinity(PrefixAffinity {
+    let rule = PrefixAffinity {
         threshold: values.number("affinityThreshold"),
         exploration: values.number("explorationProbability"),
         penalty_max_ms,
         source,
-    })))
+    };
+    let needs: &[&str] = match source {
+        TtftSource::Prediction => &[LATENCY_PRODUCER],
+        TtftSource::PrefillThroughput(_) => &[],
+    };
+    Ok(Roles {
+        needs,
+        ..Roles::filter(Filter::PrefixAffinity(rule))
+    })
 }
 
 const USAGE: &[Parameter] = &[

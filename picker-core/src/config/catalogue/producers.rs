@@ -2,7 +2,7 @@
 
 use super::super::table::{Kind, Parameter, Unfit, Values};
 use super::{Note, Noted, Part, PluginType, Roles};
-use crate::admitter::Admitter;
+use crate::admitter::{Admitter, Fullness};
 use crate::block::PROMPT_BLOCKS_MAX;
 use crate::producers::{OutputEstimate, PrefixCache, Producers};
 
@@ -29,7 +29,7 @@ pub(super) const TYPES: &[PluginType] = &[
         parameters: ADMITTER,
         make: |values| {
             Ok(Roles {
-                admitter: Some(admitter(values)),
+                admitter: Some(Admitter::Fullness(fullness(values))),
                 ..Roles::part(Part::Hook)
             })
         },
@@ -134,8 +134,8 @@ const ADMITTER: &[Parameter] = &[
     },
 ];
 
-fn admitter(values: Values<'_>) -> Admitter {
-    Admitter {
+fn fullness(values: Values<'_>) -> Fullness {
+    Fullness {
         queue_max: values.number("queueDepthThreshold"),
         kv_usage_max: values.number("kvCacheUtilThreshold"),
         power: u32::try_from(values.integer("power")).unwrap_or(0),

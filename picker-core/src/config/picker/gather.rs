@@ -12,6 +12,7 @@ use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::identity::Identity;
 use crate::kv_source::KvSource;
+use crate::plan::Foretelling;
 use crate::producers::Producers;
 use crate::score::ScorerKind;
 
@@ -41,6 +42,12 @@ impl Plugins {
     pub(super) fn producers(&self) -> Producers {
         let producers = self.list.iter().map(|it| it.roles.producers);
         producers.fold(Producers::default(), Producers::or)
+    }
+
+    /// How latencies are predicted; the first counts.
+    pub(super) fn foretelling(&self) -> Option<Foretelling> {
+        let mut all = self.list.iter();
+        all.find_map(|it| it.roles.foretelling.clone())
     }
 
     /// What requests have to pass.

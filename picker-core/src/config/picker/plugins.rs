@@ -183,7 +183,8 @@ impl Plugins {
     pub(super) fn add_producers(&mut self) {
         let mut place = 0;
         while let Some(plugin) = self.list.get(place) {
-            for needed in plugin.kind.needs {
+            let needed = plugin.kind.needs.iter().chain(plugin.roles.needs);
+            for needed in needed.copied().collect::<Vec<&str>>() {
                 self.ensure(needed);
             }
             place += 1;

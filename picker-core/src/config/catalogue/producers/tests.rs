@@ -132,16 +132,17 @@ fn an_admitter_is_read_with_its_defaults() {
         let plugin = json!({"type": "probabilistic-admitter", "parameters": parameters});
         plan_of(json!({"plugins": [plugin]})).admitters
     };
-    let mut expected = Admitter {
+    let mut expected = Fullness {
         queue_max: 5.0,
         kv_usage_max: 0.8,
         power: 5,
         factor: 300.0,
     };
-    assert_eq!(of(json!({})), [expected]);
+    assert_eq!(of(json!({})), [Admitter::Fullness(expected)]);
     expected.power = 2;
     expected.factor = 0.5;
-    assert_eq!(of(json!({"power": 2.0, "k": 0.5})), [expected]);
+    let expected = [Admitter::Fullness(expected)];
+    assert_eq!(of(json!({"power": 2.0, "k": 0.5})), expected);
     refused(
         "probabilistic-admitter",
         json!({"kvCacheUtilThreshold": 0}),
