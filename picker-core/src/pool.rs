@@ -1,5 +1,6 @@
 //! One pool as one worker sees it: what is known of its endpoints, and the decision.
 
+mod answering;
 mod decide;
 mod end;
 mod latencies;
@@ -15,23 +16,20 @@ use self::decide::Decision;
 use self::latencies::Latencies;
 use crate::adapter::ListedAdapters;
 use crate::draw::Draws;
-use crate::health::Verdict;
-use crate::load_report::LoadReport;
 use crate::means::Means;
 use crate::pace::Pace;
 use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::replica::{Fit, Replica};
 use crate::request::Request;
-use crate::ring::{Entry, Judged};
 use crate::served::Served;
 use crate::session::{SessionKey, Sessions};
 use crate::shared::SharedData;
 use crate::snapshot::{EndpointState, Snapshot, View};
 use crate::tally::{Tally, WRITES_MAX};
-use crate::ticket::{Pick, Ticket};
+use crate::ticket::Pick;
 use crate::twin::Twins;
-use crate::{Address, EndpointId, Span, Timestamp};
+use crate::{Address, Span, Timestamp};
 
 /// What a pool needs to know besides its endpoints.
 #[derive(Default)]
@@ -156,87 +154,6 @@ impl Pool {
     ) -> Result<Pick, Refusal> {
         let decision = self.decide(&self.known(request), draws, now)?;
         Ok(decision.pick)
-    }
-
-    /// Whether to tell [`on_served_by`](Self::on_served_by) who gives the answer that has begun:
-    /// always at first, after a surprise and where a good answer would forgive failures, else now
-    /// and then.
-    pub fn asks_who_serves(&mut self, ticket: &Ticket) -> bool {
-        self.has_tokens()
-            || self.served.is_asked()
-            || ticket.endpoint.is_some_and(|it| self.may_forgive(it))
-    }
-
-    fn may_forgive(&self, endpoint: EndpointId) -> bool {
-        let health = self.twins().health(endpoint);
-        health.is_news(Verdict::Begun) || health.is_news(Verdict::Served)
-    }
-
-    /// Tells that `address` answers, which is another than the chosen one after a retry or a
-    /// fallback.
-    ///
-    /// The request is then counted there. Gives whether it was the chosen one.
-    pub fn on_served_by(
-        &mut self,
-        shared: &impl SharedData,
-        ticket: &mut Ticket,
-        address: Address,
-        now: Timestamp,
-    ) -> bool {
-        let endpoints = &self.view.snapshot().endpoints;
-        let served = endpoints
-            .iter()
-            .find(|endpoint| endpoint.address == address);
-        let served = served.map(|endpoint| endpoint.id);
-        let Some(chosen) = ticket.endpoint else {
-            return false;
-        };
-        if served == Some(chosen) {
-            return true;
-        }
-        self.served.missed();
-        self.end_lesson(ticket);
-        if let Some(served) = served {
-            let is_own = ticket.prefill.is_none();
-            let prefill = if is_own { ticket.prefill_tokens } else { 0 };
-            let kept = ticket.kept_tokens;
-            self.tally.load_mut(chosen).release(prefill, kept);
-            self.tally.load_mut(served).take_over(prefill, kept);
-            ticket.endpoint = Some(served);
-            self.tell_soon(shared, now);
-        }
-        false
-    }
-
-    /// Tells how the endpoint that answers does. News goes to all workers.
-    pub fn on_verdict(
-        &mut self,
-        shared: &impl SharedData,
-        ticket: &Ticket,
-        verdict: Verdict,
-        now: Timestamp,
-    ) {
-        let Some(endpoint) = ticket.endpoint else {
-            return;
-        };
-        if self.twins().health(endpoint).is_news(verdict) {
-            let judged = Judged {
-                endpoint,
-                verdict,
-                at: now,
-            };
-            self.replica.tell(shared, |_| Some(Entry::Judged(judged)));
-        }
-    }
-
-    /// What the endpoint says of its load with its answer: newer than any page, for this worker, until
-    /// the next snapshot.
-    pub fn on_load_report(&mut self, ticket: &Ticket, report: LoadReport, now: Timestamp) {
-        if let Some(id) = ticket.endpoint {
-            let totals = self.tally.totals([id].into_iter(), now);
-            let sent = totals.first().map_or(0, |load| load.sent);
-            self.view.take_in(id, report, sent, now);
-        }
     }
 
     /// Keeps this worker's row alive and its copy of the ring short, and tells what is not told yet;

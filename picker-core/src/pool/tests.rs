@@ -1,12 +1,14 @@
 //! Several workers that share nothing but shared data.
 
 use super::*;
+use crate::health::Verdict;
 use crate::ledger::Load;
+use crate::load_report::LoadReport;
 use crate::request::Prompt;
 use crate::shared::LocalData;
 use crate::snapshot::publish;
-use crate::ticket::Answered;
-use crate::{BLOCK_BYTES, BlockHash};
+use crate::ticket::{Answered, Ticket};
+use crate::{BLOCK_BYTES, BlockHash, EndpointId};
 use alloc::{format, vec};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
