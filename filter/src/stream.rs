@@ -376,6 +376,10 @@ impl Stream {
             if let Some(verdict) = verdict.flatten() {
                 pool.pool.on_verdict(&Host, &sent.ticket, verdict, now);
             }
+            for (property, number) in pool.pool.reports(answer.usage) {
+                // Like the access log's account below.
+                let _ = host::set_filter_state(property, &number.to_string());
+            }
             let answered = answer.into();
             pool.pool.on_done(&Host, &mut sent.ticket, answered, now);
             let timed = sent.timing.end(answered, now);

@@ -8,6 +8,7 @@ use crate::ledger::Load;
 use crate::request::Request;
 use crate::session::Affinity;
 use crate::snapshot::EndpointState;
+use crate::sources::{GPU_ATTRIBUTE, GPU_EXTRACTOR, METRICS_EXTRACTOR};
 use crate::twin::Held;
 use crate::{BlockHash, EndpointId};
 
@@ -36,6 +37,8 @@ pub struct Candidate<'a> {
     /// When it was last sent a request of which nobody held anything, as a number that only grows; 0
     /// for never, and where the plan does not ask.
     pub cold_at: u64,
+    /// How busy its busiest GPU is, `0..=1`; `None` where the plan does not ask or it is not told.
+    pub gpu_usage: Option<f64>,
     /// How it stands to the adapter that the request needs; `None` when it needs none.
     pub adapter: Option<AdapterFit>,
     /// What the request can expect there; `None` where the plan does not ask, and until enough
@@ -82,6 +85,7 @@ impl<'a> Candidate<'a> {
             pinned: 0,
             capacity_tokens: None,
             cold_at: 0,
+            gpu_usage: None,
             adapter: None,
             prediction: None,
         }
@@ -98,9 +102,14 @@ impl<'a> Candidate<'a> {
         label.map(|(_, value)| value.as_str())
     }
 
-    /// A number of this name that `producer` made of what its pages say; `None` when they say none.
-    pub fn attribute(&self, _producer: &str, _name: &str) -> Option<f64> {
-        None
+    /// A number of this name that `producer`, a type of plugins, made of what its pages say; `None`
+    /// when they say none or are too old to be believed.
+    pub fn attribute(&self, producer: &str, name: &str) -> Option<f64> {
+        match producer {
+            METRICS_EXTRACTOR if self.fresh => self.endpoint.metrics.attribute(name),
+            GPU_EXTRACTOR if name == GPU_ATTRIBUTE => self.gpu_usage,
+            _ => None,
+        }
     }
 
     /// The time to the first token that is predicted for the request there, in milliseconds.

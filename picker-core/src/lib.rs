@@ -117,7 +117,7 @@ pub use measure::Measure;
 pub use metrics::{EndpointMetrics, Lora};
 pub use models::ServedModel;
 pub use picker::{Picker, PickerKind};
-pub use plan::{Foretelling, Plan};
+pub use plan::{Foretelling, Plan, Report};
 pub use pool::{Labels, Pool, PoolOptions, Troubles};
 pub use predict::{Features, Predictor};
 pub use producers::{OutputEstimate, PrefixCache, Producers};

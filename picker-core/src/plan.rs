@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use serde_json::Value;
 
 use crate::admitter::Admitter;
+use crate::cel::UsageReport;
 use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::identity::Identity;
@@ -39,6 +40,8 @@ pub struct Plan {
     pub foretelling: Option<Foretelling>,
     /// Where numbers of endpoints come from.
     pub sources: DataSources,
+    /// What is reported of every answer.
+    pub reports: Vec<Report>,
     /// The document with every default filled in.
     pub document: Value,
 }
@@ -56,6 +59,15 @@ pub struct Foretelling {
     pub role_label: String,
 }
 
+/// A number that is reported of answers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// The property that it becomes, which is filter state `wasm.<property>`.
+    pub property: String,
+    /// The number.
+    pub number: UsageReport,
+}
+
 impl Plan {
     /// One profile and nothing else, as from no document.
     pub fn of(profile: Profile) -> Self {
@@ -69,6 +81,7 @@ impl Plan {
             producers: Producers::default(),
             foretelling: None,
             sources: DataSources::default(),
+            reports: Vec::new(),
             document: Value::Null,
         }
     }

@@ -79,12 +79,27 @@ impl Target {
     pub const ALL: [Self; 3] = [Self::Metrics, Self::Models, Self::Gpus];
 }
 
+impl DataSources {
+    /// How old the use of GPUs may be that is still believed, where metrics may be `threshold` old;
+    /// `None` when GPUs are not asked for.
+    ///
+    /// One question may stay without an answer.
+    pub(crate) fn gpus_threshold(&self, threshold: Span) -> Option<Span> {
+        let interval = self.gpus.as_ref()?.interval.unwrap_or(SIDE_INTERVAL);
+        Some(threshold.max(Span(interval.0.saturating_mul(2))))
+    }
+}
+
 impl Engines {
+    /// The label that names an endpoint's engine.
+    pub(crate) fn label(&self) -> &str {
+        self.label.as_deref().unwrap_or(ENGINE_LABEL)
+    }
+
     /// The engine that the labels of `endpoint` name, else the default.
     pub(crate) fn of(&self, endpoint: &EndpointConfig) -> EngineChoice {
-        let label = self.label.as_deref().unwrap_or(ENGINE_LABEL);
         let named = endpoint
-            .label(label)
+            .label(self.label())
             .filter(|name| !name.is_empty())
             .or_else(|| endpoint.label(OLD_ENGINE_LABEL));
         let named = named.and_then(|name| self.named(name));
@@ -145,6 +160,13 @@ impl EndpointConfig {
         Some(value)
     }
 }
+
+/// The plugin that reads metrics pages, and makes the numbers for which no other is named.
+pub(crate) const METRICS_EXTRACTOR: &str = "core-metrics-extractor";
+
+/// The plugin that reads the pages of GPUs, and the number that it makes.
+pub(crate) const GPU_EXTRACTOR: &str = "dcgm-extractor";
+pub(crate) const GPU_ATTRIBUTE: &str = "GPUUtilization";
 
 /// The label that names an endpoint's engine.
 const ENGINE_LABEL: &str = "llm-d.ai/engine-type";

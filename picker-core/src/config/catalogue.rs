@@ -2,12 +2,14 @@
 
 #![allow(dead_code, reason = "roles are here before the plugins that have them")]
 
+mod data;
 mod filters;
 mod handlers;
 mod latency;
 mod others;
 mod pickers;
 mod producers;
+mod reports;
 mod scorers;
 mod sessions;
 mod topology;
@@ -23,10 +25,11 @@ use crate::handler::{Decider, Handler};
 use crate::identity::Source;
 use crate::kv_source::KvSource;
 use crate::picker::Picker;
-use crate::plan::Foretelling;
+use crate::plan::{Foretelling, Report};
 use crate::producers::Producers;
 use crate::saturation::Detector;
 use crate::score::ScorerKind;
+use crate::sources::{DataSource, Engines, METRICS_EXTRACTOR, Target};
 use crate::topology::Topology;
 pub(super) use topology::TOPOLOGY_PRODUCER;
 
@@ -92,8 +95,23 @@ pub(super) struct Roles {
     pub(super) references: Vec<Reference>,
     /// What a request has to pass.
     pub(super) admitter: Option<Admitter>,
+    /// What it asks endpoints for, or makes of their answers.
+    pub(super) data: Option<Data>,
+    /// What it reports of answers.
+    pub(super) report: Option<Report>,
     /// What was read differently from what is written.
     pub(super) notes: Vec<Note>,
+}
+
+/// What a plugin has to do with what endpoints are asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Data {
+    /// Asks for this there.
+    Source(Target, DataSource),
+    /// Says what metrics pages mean.
+    Engines(Engines),
+    /// Reads this.
+    Extractor(Target),
 }
 
 /// A name of something else in the document among the parameters of a profile handler.
@@ -195,6 +213,8 @@ pub(super) fn all() -> impl Iterator<Item = &'static PluginType> {
         sessions::TYPES,
         handlers::TYPES,
         latency::TYPES,
+        data::TYPES,
+        reports::TYPES,
         others::TYPES,
     ]
     .into_iter()
@@ -305,9 +325,6 @@ fn attribute(values: Values<'_>, key: &'static str) -> Result<(String, String), 
     }
     Ok((METRICS_EXTRACTOR.to_string(), name))
 }
-
-/// The producer of numbers for which none is named.
-const METRICS_EXTRACTOR: &str = "core-metrics-extractor";
 
 /// The producer of what is in flight.
 const IN_FLIGHT: &str = "inflight-load-producer";

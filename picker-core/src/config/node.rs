@@ -424,7 +424,7 @@ impl<'a> Object<'a> {
         self.report.fail(path, cause);
     }
 
-    /// `key` may be several with dots between them, one below the other.
+    /// `key` may be several with dots between them, one below the other, and places in lists.
     pub(super) fn fail_at(&self, key: &str, cause: Cause) {
         self.report.fail(&self.path_of_all(key), cause);
     }
@@ -439,7 +439,10 @@ impl<'a> Object<'a> {
     }
 
     fn path_of_all(&self, keys: &str) -> String {
-        let below = |path: String, key| path_below(&path, key);
+        let below = |path: String, key: &str| match key.split_once('[') {
+            Some((list, place)) => path_below(&path, list) + "[" + place,
+            None => path_below(&path, key),
+        };
         keys.split('.').fold(self.path.clone(), below)
     }
 

@@ -63,6 +63,10 @@ pub(super) fn document(document: &mut Object<'_>) -> Plan {
     if let Some(unsaid) = unsaid {
         document.fail_at("plugins", unsaid);
     }
+    let sources = plugins.sources(&parts.sources).unwrap_or_else(|cause| {
+        document.fail_at("dataLayer.sources", cause);
+        DataSources::default()
+    });
     Plan {
         handler: stages::handler(document, &plugins, &profiles.profiles),
         kv_source: plugins.kv_source(),
@@ -71,7 +75,8 @@ pub(super) fn document(document: &mut Object<'_>) -> Plan {
         admitters: plugins.admitters(),
         producers: plugins.producers(),
         foretelling: plugins.foretelling(),
-        sources: DataSources::default(),
+        reports: plugins.reports(),
+        sources,
         document: effective(&gates, &plugins, &profiles.document, parts),
         profiles: profiles.profiles,
     }

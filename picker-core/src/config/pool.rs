@@ -17,6 +17,7 @@ use super::{
 };
 use crate::endpoint::Address;
 use crate::engine::EngineKind;
+use crate::sources::Engines;
 
 /// The pools, each with a name of its own and requests of its own.
 pub(super) fn pools(root: &mut Object<'_>) -> Vec<PoolConfig> {
@@ -57,13 +58,26 @@ fn pool(pool: &mut Object<'_>) -> PoolConfig {
     let matches = pool.section("match", matches);
     let engine = pool.key("engine").and_then(|it| engine(&it));
     let engine = engine.unwrap_or_default();
+    // Which engines there are is known when the plan is read.
+    let list = pool.needed("endpoints", Wanted::Endpoints);
+    let scrape = pool.section("scrape", |it| scrape(it, engine));
+    let cache = pool.section("cache", |it| cache(it, &name));
+    let plan = picker::plan(pool);
+    if let Some(interval) = plan.sources.metrics.interval
+        && scrape.staleness_threshold <= interval
+    {
+        pool.fail_at(
+            "scrape.stalenessThreshold",
+            Cause::StaleBetweenScrapes { interval },
+        );
+    }
     PoolConfig {
         matches,
         engine,
-        endpoints: endpoints(pool, engine),
-        scrape: pool.section("scrape", |it| scrape(it, engine)),
-        cache: pool.section("cache", |it| cache(it, &name)),
-        plan: picker::plan(pool),
+        endpoints: list.map_or_else(Vec::new, |it| endpoints(&it, engine, &plan.sources.engines)),
+        scrape,
+        cache,
+        plan,
         emit_scores: pool
             .key("emitScores")
             .and_then(|it| it.boolean())
@@ -93,15 +107,20 @@ fn engine(node: &Node<'_>) -> Option<EngineKind> {
     node.choice("engine", &all)
 }
 
-fn endpoints(pool: &mut Object<'_>, engine: EngineKind) -> Vec<EndpointConfig> {
-    let Some(list) = pool.needed("endpoints", Wanted::Endpoints) else {
-        return Vec::new();
-    };
+/// The built-in engine that an endpoint's label names; `None` for one that a plugin describes.
+fn engine_of(node: &Node<'_>, engines: &Engines) -> Option<EngineKind> {
+    let built_in = EngineKind::ALL.iter().map(|it| (it.name(), Some(*it)));
+    let described = engines.mappings.iter().map(|it| (it.name(), None));
+    let all: Vec<_> = built_in.chain(described).collect();
+    node.choice("engine", &all).flatten()
+}
+
+fn endpoints(list: &Node<'_>, engine: EngineKind, engines: &Engines) -> Vec<EndpointConfig> {
     let nodes = list.filled_list(ENDPOINTS_MAX, Wanted::Endpoints);
     let mut places: BTreeMap<Address, String> = BTreeMap::new();
     let mut endpoints = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let Some(endpoint) = node.object(|it| endpoint(it, engine)).flatten() else {
+        let Some(endpoint) = node.object(|it| endpoint(it, engine, engines)).flatten() else {
             continue;
         };
         match places.get(&endpoint.address) {
@@ -117,15 +136,19 @@ fn endpoints(pool: &mut Object<'_>, engine: EngineKind) -> Vec<EndpointConfig> {
     endpoints
 }
 
-fn endpoint(endpoint: &mut Object<'_>, engine: EngineKind) -> Option<EndpointConfig> {
+fn endpoint(
+    endpoint: &mut Object<'_>,
+    engine: EngineKind,
+    engines: &Engines,
+) -> Option<EndpointConfig> {
     let address = endpoint.needed("address", Wanted::Address);
     let labels = endpoint.key("labels").map(|it| it.entries(LABELS_MAX));
     let mut engine = engine;
     let mut pairs = Vec::new();
     for (label, node) in labels.into_iter().flatten() {
         let Some(value) = node.text() else { continue };
-        if label == ENGINE_LABEL {
-            engine = self::engine(&node).unwrap_or(engine);
+        if label == engines.label() {
+            engine = engine_of(&node, engines).unwrap_or(engine);
         }
         pairs.push((label.to_string(), value.to_string()));
     }
@@ -272,9 +295,6 @@ fn is_host(text: &str) -> bool {
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     is_name(text) && text.bytes().all(is_host_byte)
 }
-
-/// The label that names an endpoint's engine, as the reference picker reads it.
-const ENGINE_LABEL: &str = "llm-d.ai/engine-type";
 
 /// The names of [`FailureMode`] in the Gateway API Inference Extension.
 pub(super) const FAILURE_MODES: [(&str, FailureMode); 2] = [

@@ -271,21 +271,23 @@ impl<'a> Values<'a> {
 
 /// A mistake that no single value shows, at the parameter that would mend it.
 pub(super) struct Unfit {
-    /// Where, below `parameters`; empty for all of them.
-    pub(super) key: &'static str,
+    /// Where, below `parameters`, like `a` or `a[0].b`; empty for all of them.
+    pub(super) key: String,
     /// What.
     pub(super) cause: Cause,
 }
 
 impl Unfit {
-    pub(super) fn missing(key: &'static str, wanted: Wanted) -> Self {
+    pub(super) fn missing(key: &str, wanted: Wanted) -> Self {
         let cause = Cause::Missing(wanted);
+        let key = key.into();
         Self { key, cause }
     }
 
     /// Something that is wrong, with what to write instead.
-    pub(super) fn because(key: &'static str, what: &str, fix: &str) -> Self {
+    pub(super) fn because(key: &str, what: &str, fix: &str) -> Self {
         let cause = Cause::told(what.into(), fix.into());
+        let key = key.into();
         Self { key, cause }
     }
 }

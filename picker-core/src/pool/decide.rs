@@ -150,6 +150,11 @@ impl Pool {
         } = known;
         let endpoints = &self.view.snapshot().endpoints;
         let loads = self.tally.totals(endpoints.iter().map(|it| it.id), now);
+        let options = &self.options;
+        let gpus_threshold = options
+            .plan
+            .sources
+            .gpus_threshold(options.staleness_threshold);
         let known = endpoints.iter().zip(held).zip(loads).enumerate();
         known
             .map(|(place, ((endpoint, held), load))| Candidate {
@@ -170,6 +175,7 @@ impl Pool {
                 } else {
                     0
                 },
+                gpu_usage: gpus_threshold.and_then(|it| endpoint.gpu_usage(now, it)),
                 adapter: (*adapter).and_then(|adapter| self.adapter_fit(endpoint.id, adapter)),
                 prediction: None,
             })

@@ -2,6 +2,7 @@
 
 use super::Pool;
 use crate::Timestamp;
+use crate::response::Usage;
 use crate::ring::Done;
 use crate::shared::SharedData;
 use crate::ticket::{Answered, Ticket};
@@ -50,6 +51,14 @@ impl Pool {
             return ticket.encode.is_some();
         }
         true
+    }
+
+    /// What is reported of an answer that used `usage`, by the property that it becomes; nothing of
+    /// one whose tokens nobody counted.
+    pub fn reports(&self, usage: Usage) -> impl Iterator<Item = (&str, i64)> {
+        let is_counted = usage.prompt.is_some() || usage.output.is_some();
+        let reports = self.options.plan.reports.iter().filter(move |_| is_counted);
+        reports.filter_map(move |it| Some((it.property.as_str(), it.number.of(&usage)?)))
     }
 
     fn end_placed(&mut self, shared: &impl SharedData, done: Done) {

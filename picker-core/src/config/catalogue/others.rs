@@ -45,8 +45,6 @@ pub(super) const TYPES: &[PluginType] = &[
         make: |_| Ok(Roles::part(Part::UsageLimitPolicy)),
         ..PluginType::named("soft-reflective-ceiling-policy")
     },
-    part!("metrics-data-source", Source),
-    part!("core-metrics-extractor", Extractor),
 ];
 
 const PROGRAM_AWARE: &[Parameter] = &[

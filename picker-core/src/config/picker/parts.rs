@@ -15,13 +15,22 @@ use super::super::error::{Cause, ConfigWarning, Wanted};
 use super::super::node::{Node, Object};
 use super::super::table::{self, Kind, Parameter};
 use super::plugins::Plugins;
+use crate::sources::{METRICS_EXTRACTOR, Target};
 
 /// What the parts say.
 pub(super) struct Parts {
     /// Them in the document in effect.
     pub(super) document: Map<String, Value>,
+    /// The data sources that are in use.
+    pub(super) sources: Vec<Used>,
     /// Whether something is said about queues.
     pub(super) is_flow_control_set: bool,
+}
+
+/// A data source in use, by name, and what reads its answers.
+pub(super) struct Used {
+    pub(super) source: String,
+    pub(super) extractors: Vec<String>,
 }
 
 impl Parts {
@@ -43,10 +52,12 @@ impl Parts {
         }
         let detector = detector.and_then(|it| detector_of(&it, plugins));
         let (flow_control, is_flow_control_set) = flow_control(document, plugins, detector);
-        parts.insert("dataLayer".into(), data_layer(document, plugins));
+        let (data_layer, sources) = data_layer(document, plugins);
+        parts.insert("dataLayer".into(), data_layer);
         parts.insert("flowControl".into(), flow_control);
         Self {
             document: parts,
+            sources,
             is_flow_control_set,
         }
     }
@@ -82,32 +93,21 @@ fn request_handler(document: &mut Object<'_>, plugins: &mut Plugins) -> Value {
     json!({"parsers": references(&parsers)})
 }
 
-fn data_layer(document: &mut Object<'_>, plugins: &mut Plugins) -> Value {
+fn data_layer(document: &mut Object<'_>, plugins: &mut Plugins) -> (Value, Vec<Used>) {
     document.section("dataLayer", |section| {
         let inject = section.key("injectDefaults").and_then(|it| it.boolean());
         let inject = inject.unwrap_or(true);
         let list = section.key("sources").map(|it| it.list(PLUGINS_MAX));
-        let sources = list.into_iter().flatten().filter_map(|node| {
-            node.object(|source| {
-                let name = referred(source, plugins, ("data source", Part::Source))?;
-                let extractors = source.key("extractors").map(|it| it.list(PLUGINS_MAX));
-                let of = ("extractor", Part::Extractor);
-                let extractors = extractors.into_iter().flatten();
-                let names = extractors
-                    .filter_map(|node| node.object(|it| referred(it, plugins, of)).flatten());
-                let names: Vec<String> = names.collect();
-                Some((name, names))
-            })
-            .flatten()
-        });
-        let mut sources: Vec<(String, Vec<String>)> = sources.collect();
-        if inject && sources.iter().all(|(name, _)| name != METRICS_SOURCE) {
-            plugins.ensure(METRICS_SOURCE);
-            plugins.ensure(METRICS_EXTRACTOR);
-            sources.push((
-                METRICS_SOURCE.into(),
-                [METRICS_EXTRACTOR.to_string()].into(),
-            ));
+        let sources = list.into_iter().flatten();
+        let sources = sources.filter_map(|node| node.object(|it| source(it, plugins)).flatten());
+        let mut sources: Vec<Used> = sources.collect();
+        let is_metrics = |it: &Used| plugins.target(&it.source) == Some(Target::Metrics);
+        if inject && !sources.iter().any(is_metrics) {
+            let mut named = |kind| plugins.ensure(kind).map(|it| it.name.clone());
+            sources.extend(named(METRICS_SOURCE).map(|source| Used {
+                source,
+                extractors: named(METRICS_EXTRACTOR).into_iter().collect(),
+            }));
         }
         for (key, what) in [
             ("discovery", "pools[].endpoints"),
@@ -131,11 +131,37 @@ fn data_layer(document: &mut Object<'_>, plugins: &mut Plugins) -> Value {
                 );
             }
         }
-        let sources = sources.iter().map(
-            |(name, extractors)| json!({"pluginRef": name, "extractors": references(extractors)}),
-        );
-        json!({"injectDefaults": inject, "sources": sources.collect::<Vec<Value>>()})
+        let shown = sources.iter().map(|Used { source, extractors }| {
+            json!({"pluginRef": source, "extractors": references(extractors)})
+        });
+        let shown: Vec<Value> = shown.collect();
+        let document = json!({"injectDefaults": inject, "sources": shown});
+        (document, sources)
     })
+}
+
+fn source(section: &mut Object<'_>, plugins: &mut Plugins) -> Option<Used> {
+    let source = referred(section, plugins, ("data source", Part::Source))?;
+    let list = section.key("extractors").map(|it| it.list(PLUGINS_MAX));
+    let mut extractors = Vec::new();
+    for node in list.into_iter().flatten() {
+        let of = ("extractor", Part::Extractor);
+        let Some(name) = node.object(|it| referred(it, plugins, of)).flatten() else {
+            continue;
+        };
+        let (asked, read) = (plugins.target(&source), plugins.reads(&name));
+        if asked.is_some() && read.is_some() && asked != read {
+            node.fail_below(
+                "pluginRef",
+                Cause::told(
+                    format!("'{name}' cannot read what '{source}' asks for"),
+                    "put it below a source of its own kind".into(),
+                ),
+            );
+        }
+        extractors.push(name);
+    }
+    Some(Used { source, extractors })
 }
 
 /// What is said about queues, and whether anything is.
@@ -304,7 +330,6 @@ const PARSERS: [&str; 4] = [
 ];
 
 const METRICS_SOURCE: &str = "metrics-data-source";
-const METRICS_EXTRACTOR: &str = "core-metrics-extractor";
 
 /// A limit that no number exceeds that is exact in JSON.
 const SIZE_MAX: u64 = 1 << 53;

@@ -78,6 +78,7 @@ impl Plugins {
         };
         plugins.check_references(&nodes);
         plugins.share_topologies();
+        plugins.find_attribute_producers();
         plugins
     }
 
@@ -112,6 +113,22 @@ impl Plugins {
                 if Values(&plugin.parameters).text(TOPOLOGY_PRODUCER) == name {
                     plugin.roles.set_topology(&topology);
                 }
+            }
+        }
+    }
+
+    /// Lets plugins that read a number of an endpoint know the type of the one that makes it.
+    fn find_attribute_producers(&mut self) {
+        let extractors = self.list.iter().filter(|it| it.roles.data.is_some());
+        let extractors: Vec<(String, &str)> = extractors
+            .map(|it| (it.name.clone(), it.kind.name))
+            .collect();
+        for plugin in &mut self.list {
+            let Some(producer) = plugin.roles.attribute_producer() else {
+                continue;
+            };
+            if let Some((_, kind)) = extractors.iter().find(|(name, _)| name == producer) {
+                *producer = (*kind).into();
             }
         }
     }
@@ -267,7 +284,7 @@ fn plugin(plugin: &mut Object<'_>, path: &str) -> Result<Plugin, String> {
                     roles = Some(made);
                 }
                 Err(unfit) if unfit.key.is_empty() => section.fail(unfit.cause),
-                Err(unfit) => section.fail_at(unfit.key, unfit.cause),
+                Err(unfit) => section.fail_at(&unfit.key, unfit.cause),
             }
         }
         parameters
