@@ -224,9 +224,14 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// A number of at most fifteen digits: those behind may be rounded by who wrote it, by JSON or
+    /// by the protobuf of a `Struct`, and would make two forms of one document differ.
     pub(super) fn number(&self) -> Option<f64> {
         match self.value {
-            Value::Number(number) => number.as_f64(),
+            Value::Number(number) => {
+                let value = number.as_f64()?;
+                format!("{value:.14e}").parse().ok()
+            }
             _ => self.not_a(Wanted::Number),
         }
     }

