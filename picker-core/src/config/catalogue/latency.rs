@@ -57,7 +57,7 @@ const PRODUCER: &[Parameter] = &[
     ),
     Parameter::of(
         "sloBufferFactor",
-        Kind::Number(FACTOR_MIN, NUMBER_MAX, Some(1.0)),
+        Kind::Number(FACTOR_MIN, FACTOR_MAX, Some(1.0)),
     ),
     Parameter::of("contextTTL", Kind::Any),
     Parameter::of("streamingMode", Kind::Boolean(false)),
@@ -153,7 +153,10 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
 const NO_SAMPLES: &str = "every answer teaches, with the mean time between its tokens";
 
 /// The least factor: with none, no objective could be met.
-const FACTOR_MIN: f64 = 1e-6;
+const FACTOR_MIN: f64 = 0.001;
+
+/// The largest factor: with more, any objective would be.
+const FACTOR_MAX: f64 = 1000.0;
 
 /// More samples than tokens of any answer.
 const SAMPLES_MAX: i64 = 1 << 30;

@@ -51,8 +51,7 @@ fn a_producer_is_read_with_its_defaults() {
     refused(
         LATENCY_PRODUCER,
         json!({"sloBufferFactor": 0}),
-        "sloBufferFactor: 0 is not between 0.000001 and 1000000000000000. Fix: choose a value from \
-         0.000001 to 1000000000000000.",
+        "sloBufferFactor: 0 is not between 0.001 and 1000. Fix: choose a value from 0.001 to 1000.",
     );
 }
 
