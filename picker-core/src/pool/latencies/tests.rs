@@ -326,3 +326,82 @@ fn a_plan_that_predicts_nothing_keeps_nothing() {
     let pick = worker.pick(&shared, &asking(200)).unwrap();
     assert!(worker.0.latencies.is_none() && pick.ticket.lesson.is_none());
 }
+
+#[test]
+fn what_is_asked_of_one_endpoint_is_not_asked_of_another() {
+    let mut asked = Asked::default();
+    asked.add(EndpointId(2), 7.0);
+    asked.add(EndpointId(2), 0.0);
+    let least = [1, 2, 3].map(|id| asked.least(EndpointId(id)));
+    assert_eq!(least, [None, Some(7.0), None]);
+}
+
+/// Both take longer for a later token than is asked for, which only matters where tokens are made.
+/// There the first has the least headroom for the first token and misses more by later ones:
+/// 1 - (0.8·0 + 0.2·1), and a hundredth.
+#[test]
+fn later_tokens_do_not_count_where_only_prompts_are_computed() {
+    for (label, first) in [("", 0.81), (PREFILL, 0.51)] {
+        let parameters = json!({"streamingMode": true, "endpointRoleLabel": "role"});
+        let producer = json!({"type": "predicted-latency-producer", "parameters": parameters});
+        let mut worker = Worker::new(&json!([producer, {"type": SCORER}]), 1);
+        let labels = vec![("role".to_string(), label.to_string())];
+        worker.0.options.labels = vec![("10.0.0.1:80".parse().unwrap(), labels)];
+        worker.0.follow_view();
+        worker.teach([400.0, 100.0]);
+        let mut request = asking(1000);
+        let tpot = ("x-slo-tpot-ms".to_string(), "5".to_string());
+        request.headers.push(tpot);
+        let scores = worker.scores(&request);
+        assert_eq!(scores["10.0.0.1:80"], first, "{label:?} in {scores}");
+    }
+}
+
+#[test]
+fn an_answer_of_another_endpoint_teaches_nothing() {
+    let shared = LocalData::default();
+    let mut worker = Worker::new(&json!([{"type": SCORER}]), 1);
+    for _ in 0..100 {
+        let mut pick = worker.pick(&shared, &Request::bodiless()).unwrap();
+        let other = format!("10.0.0.{}:80", 3 - pick.endpoint.0);
+        let (ticket, address) = (&mut pick.ticket, other.parse().unwrap());
+        worker.0.on_served_by(&shared, ticket, address, at(1));
+        worker.0.on_done(&shared, ticket, answered(10), at(100));
+    }
+    assert_eq!(worker.predicted(1), [None, None]);
+}
+
+/// A prompt of 640 tokens is sent twice to a pool of one endpoint that is known. Of ten blocks all
+/// are held then, but an engine computes at least one of its own of 16 tokens.
+#[test]
+fn what_is_known_when_a_request_is_sent_is_what_its_answer_is_compared_with() {
+    let shared = LocalData::default();
+    let mut worker = Worker::new(&json!([{"type": SCORER}]), 1);
+    let request = Request {
+        prompts: vec![Prompt {
+            bytes: 10 * BLOCK_BYTES as u64,
+            blocks: (1..=10).map(BlockHash).collect(),
+        }],
+        ..Request::bodiless()
+    };
+    let mut known = Vec::new();
+    for _ in 0..2 {
+        let pick = worker.pick(&shared, &request).unwrap();
+        known.push(pick.ticket.lesson.unwrap().answer);
+    }
+    let first = Features {
+        input_tokens: 640.0,
+        prefix_ratio: 0.0,
+        waiting: 1.0,
+        running: 0.0,
+        kv_usage: 0.2,
+        prefill_tokens: 0.0,
+    };
+    let second = Features {
+        prefix_ratio: 624.0 / 640.0,
+        running: 1.0,
+        prefill_tokens: 640.0,
+        ..first
+    };
+    assert_eq!(known, [(EndpointId(2), first), (EndpointId(2), second)]);
+}
