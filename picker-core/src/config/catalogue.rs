@@ -1,7 +1,5 @@
 //! The plugin types there are: their names, their parameters and what they become.
 
-#![allow(dead_code, reason = "roles are here before the plugins that have them")]
-
 mod data;
 mod filters;
 mod handlers;
@@ -191,8 +189,6 @@ pub(super) enum Part {
     FairnessPolicy,
     /// `flowControl.usageLimitPolicyPluginRef`.
     UsageLimitPolicy,
-    /// `dataLayer.discovery`.
-    Discovery,
     /// Runs before or after the choice, wherever it is declared.
     Hook,
 }
@@ -344,7 +340,6 @@ impl Part {
             Self::OrderingPolicy => ("an ordering policy", "an ordering policy"),
             Self::FairnessPolicy => ("a fairness policy", "a fairness policy"),
             Self::UsageLimitPolicy => ("a usage limit policy", "a usage limit policy"),
-            Self::Discovery => ("a discovery plugin", "a discovery plugin"),
             Self::Hook => ("a hook", "a hook"),
         }
     }

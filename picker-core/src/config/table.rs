@@ -3,11 +3,6 @@
 //! Reading fills every default in, so what was read is the effective configuration as well, and
 //! the tables say the same to people and to editors.
 
-#![allow(
-    dead_code,
-    reason = "kinds of parameters are here before the plugins that have them"
-)]
-
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -238,10 +233,6 @@ impl<'a> Values<'a> {
         self.0.get(key).and_then(Value::as_i64).unwrap_or_default()
     }
 
-    pub(super) fn duration(self, key: &str) -> Span {
-        units::duration(self.text(key)).unwrap_or_default()
-    }
-
     pub(super) fn texts(self, key: &str) -> Vec<String> {
         let texts = self.0.get(key).and_then(Value::as_array).into_iter();
         let texts = texts.flatten().filter_map(Value::as_str);
@@ -278,12 +269,6 @@ pub(super) struct Unfit {
 }
 
 impl Unfit {
-    pub(super) fn missing(key: &str, wanted: Wanted) -> Self {
-        let cause = Cause::Missing(wanted);
-        let key = key.into();
-        Self { key, cause }
-    }
-
     /// Something that is wrong, with what to write instead.
     pub(super) fn because(key: &str, what: &str, fix: &str) -> Self {
         let cause = Cause::told(what.into(), fix.into());
