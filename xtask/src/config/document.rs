@@ -293,7 +293,13 @@ mod tests {
         let json = Node::parse(&text).unwrap().to_json().to_string();
         let words = parse_config(json.as_bytes()).unwrap_err();
         assert_eq!(found.len(), 4, "{found:?}");
-        for (place, error) in ["5:14", "8:22", "6:3", "7:3"].iter().zip(words) {
+        for (place, path) in [
+            ("5:14", "pools[0].endpoints[1].address"),
+            ("8:22", "pools[0].scrape.interval"),
+            ("6:3", "pools[0].enginee"),
+            ("7:3", "pools[0][\"labels.x\"]"),
+        ] {
+            let error = words.iter().find(|it| it.path == path).unwrap();
             assert!(
                 found.contains(&format!("{place} error {error}")),
                 "{error} {found:?}"
