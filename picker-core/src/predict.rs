@@ -19,7 +19,7 @@ use ratios::Ratios;
 
 /// What is known of a request and an endpoint when the request may be sent there.
 ///
-/// Anything below zero and NaN counts as zero, and what is larger than can be as [`FEATURE_MAX`].
+/// Anything below zero and NaN counts as zero, and what is larger than can be as `FEATURE_MAX`.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Features {
     /// Tokens of the request's prompts.
