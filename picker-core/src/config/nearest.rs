@@ -23,7 +23,7 @@ pub(super) fn unknown<'k>(
 /// The one of `known` closest to `name`, the first of equals; `None` when none is close.
 ///
 /// Close is one edit in three letters, three at most; case does not count.
-fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+pub(super) fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let most = (name.len() / 3).clamp(1, 3);
     let distances = known.iter().map(|it| (distance(name, it), *it));
     let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;

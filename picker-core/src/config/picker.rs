@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::PICKER_API_VERSION;
 use super::error::{Cause, ConfigWarning};
-use super::nearest::unknown;
+use super::nearest::nearest;
 use super::node::{Node, Object, Report};
 use crate::plan::Plan;
 use crate::sources::DataSources;
@@ -123,20 +123,14 @@ fn feature_gates(document: &mut Object<'_>) -> Map<String, Value> {
 }
 
 fn unknown_gate(name: &str) -> Cause {
-    let fix = match name {
+    let known = FEATURE_GATES.map(|(it, _)| it);
+    let fix = match (name, nearest(name, &known)) {
         // Gates of releases before the move; what they switched on is always on.
-        "dataLayer" | "prepareDataPlugins" => "remove it; what it switched on is always on".into(),
-        _ => match unknown(
-            "feature gate",
-            name,
-            FEATURE_GATES.map(|(it, _)| it).into_iter(),
-        ) {
-            Cause::Unknown {
-                nearest: Some(nearest),
-                ..
-            } => alloc::format!("write {nearest}"),
-            _ => alloc::format!("use one of {}", FEATURE_GATES.map(|(it, _)| it).join(", ")),
-        },
+        ("dataLayer" | "prepareDataPlugins", _) => {
+            "remove it; what it switched on is always on".into()
+        }
+        (_, Some(nearest)) => alloc::format!("write {nearest}"),
+        (_, None) => alloc::format!("use one of {}", known.join(", ")),
     };
     Cause::told(
         alloc::format!("feature gate '{name}' is unknown or unregistered"),

@@ -11,7 +11,7 @@ use super::super::catalogue::{
     self, Note, Noted, Part, PluginType, Roles, Stability, TOPOLOGY_PRODUCER,
 };
 use super::super::error::{Cause, ConfigWarning, Wanted};
-use super::super::nearest::unknown;
+use super::super::nearest::nearest;
 use super::super::node::{Node, Object};
 use super::super::table::{self, Kind, Parameter, Values};
 
@@ -302,13 +302,12 @@ fn plugin(plugin: &mut Object<'_>, path: &str) -> Result<Plugin, String> {
 
 /// The mistake of a reference to no plugin, where these are.
 pub(super) fn undefined<'k>(by: &str, name: &str, known: impl Iterator<Item = &'k str>) -> Cause {
-    let fix = match (catalogue::elsewhere(name), nearest(name, known)) {
+    let known: Vec<&str> = known.collect();
+    let fix = match (catalogue::elsewhere(name), nearest(name, &known)) {
         (Some(instead), _) => instead.to_string(),
-        (None, Near::One(nearest)) => format!("write {nearest:?}"),
-        (None, Near::Of(known)) if known.is_empty() => "declare it in plugins".to_string(),
-        (None, Near::Of(known)) => {
-            format!("declare it in plugins, or use one of {}", known.join(", "))
-        }
+        (None, Some(nearest)) => format!("write {nearest:?}"),
+        (None, None) if known.is_empty() => "declare it in plugins".to_string(),
+        (None, None) => format!("declare it in plugins, or use one of {}", known.join(", ")),
     };
     Cause::told(format!("{by} references undefined plugin '{name}'"), fix)
 }
@@ -330,39 +329,20 @@ fn unregistered(name: &str) -> Cause {
         );
     }
     // All types there are would fill a screen; those of its kind have its last word.
-    let kind = name.rsplit('-').next().unwrap_or_default();
-    let alike = |it: &&str| it.rsplit('-').next() == Some(kind);
-    let fix = match nearest(name, catalogue::all().map(|it| it.name)) {
-        Near::One(nearest) => format!("write {nearest:?}"),
-        Near::Of(known) => {
-            let alike: Vec<&str> = known.iter().map(String::as_str).filter(alike).collect();
-            if alike.is_empty() {
+    let mut known: Vec<&str> = catalogue::all().map(|it| it.name).collect();
+    let kind = name.rsplit('-').next();
+    let fix = match nearest(name, &known) {
+        Some(nearest) => format!("write {nearest:?}"),
+        None => {
+            known.retain(|it| it.rsplit('-').next() == kind);
+            if known.is_empty() {
                 "docs/plugins.md has all types".to_string()
             } else {
-                format!("use one of {}", alike.join(", "))
+                format!("use one of {}", known.join(", "))
             }
         }
     };
     Cause::told(format!("plugin type '{name}' is not registered"), fix)
-}
-
-/// What a name that means nothing was probably meant to be.
-enum Near {
-    /// This.
-    One(String),
-    /// One of these.
-    Of(Vec<String>),
-}
-
-fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Near {
-    match unknown("plugin", name, known) {
-        Cause::Unknown {
-            nearest: Some(nearest),
-            ..
-        } => Near::One(nearest),
-        Cause::Unknown { known, .. } => Near::Of(known),
-        _ => Near::Of(Vec::new()),
-    }
 }
 
 fn duplicate(name: &str, first: &str) -> Cause {
