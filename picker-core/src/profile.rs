@@ -39,8 +39,10 @@ pub struct Profile {
 pub struct Ranked {
     /// Places of the candidates that are named, best first; empty when none passes the filters.
     pub places: Vec<usize>,
-    /// The place and the weighted sum of scores of every candidate that passed.
-    pub totals: Vec<(usize, f64)>,
+    /// Places of the candidates that passed the filters, in order.
+    pub considered: Vec<usize>,
+    /// Their weighted sums of scores.
+    pub totals: Vec<f64>,
 }
 
 impl Default for Profile {
@@ -88,7 +90,8 @@ impl Profile {
         let picked = self.picker.pick(&totals, draws).into_iter();
         Ranked {
             places: picked.filter_map(|it| kept.get(it).copied()).collect(),
-            totals: kept.iter().copied().zip(totals).collect(),
+            considered: kept,
+            totals,
         }
     }
 
@@ -97,13 +100,13 @@ impl Profile {
     /// Endpoints of the right kind that do not serve are left out while there are others of it.
     fn kept(&self, cx: &Context<'_>, draws: &mut Draws) -> Vec<usize> {
         let mut kept = (0..cx.candidates.len()).collect();
-        let (of_labels, others): (Vec<&Filter>, Vec<&Filter>) =
-            self.filters.iter().partition(|it| it.is_of_labels());
-        of_labels
-            .iter()
-            .for_each(|it| it.keep(cx, draws, &mut kept));
+        for filter in self.filters.iter().filter(|it| it.is_of_labels()) {
+            filter.keep(cx, draws, &mut kept);
+        }
         retain_eligible(cx.candidates, &mut kept);
-        others.iter().for_each(|it| it.keep(cx, draws, &mut kept));
+        for filter in self.filters.iter().filter(|it| !it.is_of_labels()) {
+            filter.keep(cx, draws, &mut kept);
+        }
         kept
     }
 

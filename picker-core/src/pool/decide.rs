@@ -63,14 +63,13 @@ impl Pool {
         let plan = &self.options.plan;
         let outcome = plan.handler.run(plan, &cx, draws)?;
         let id_at = |place: usize| cx.candidates.get(place).map(|it| it.endpoint.id);
-        let totals = &outcome.ranked.totals;
-        let holds = |(place, _): &(usize, f64)| {
+        let places = outcome.ranked.considered.iter();
+        let holds = |place: &usize| {
             let candidate = cx.candidates.get(*place);
             candidate.is_some_and(|it| it.held.matched > 0)
         };
-        let is_cold = self.needs_cold_order && !totals.iter().any(holds);
-        let considered = totals.iter();
-        let considered = considered.filter_map(|(place, _)| id_at(*place));
+        let is_cold = self.needs_cold_order && !places.clone().any(holds);
+        let considered = places.filter_map(|place| id_at(*place));
         let considered = sessions.map_or_else(Vec::new, |_| considered.collect());
         let mut pick = self.pick_of(&cx, outcome, draws)?;
         pick.ticket.bytes = bytes_of(request);

@@ -10,6 +10,7 @@ use crate::Address;
 use crate::candidate::{Candidate, Context};
 use crate::draw::Draws;
 use crate::handler::Outcome;
+use crate::profile::Ranked;
 use crate::refusal::Refusal;
 use crate::ticket::{Pick, Ticket};
 
@@ -47,7 +48,7 @@ impl Pool {
             prompt_tokens: tokens(cx.prompt_tokens),
             prefill: prefill.map(|it| it.endpoint.address),
             division: outcome.division,
-            scores: self.scores(cx, &outcome.ranked.totals),
+            scores: self.scores(cx, &outcome.ranked),
             headers,
             ticket: Ticket {
                 prefill_tokens: tokens(cx.missing_tokens(prefill.unwrap_or(best))),
@@ -76,11 +77,12 @@ impl Pool {
     }
 
     /// The totals by address as JSON, where they are asked for.
-    fn scores(&self, cx: &Context<'_>, totals: &[(usize, f64)]) -> String {
+    fn scores(&self, cx: &Context<'_>, ranked: &Ranked) -> String {
         if !self.options.emit_scores {
             return String::new();
         }
-        let scored = totals.iter().filter_map(|(place, total)| {
+        let totals = ranked.considered.iter().zip(&ranked.totals);
+        let scored = totals.filter_map(|(place, total)| {
             let candidate = cx.candidates.get(*place)?;
             Some((candidate.endpoint.address.to_string(), Value::from(*total)))
         });
