@@ -77,15 +77,7 @@ impl Worker {
 
 impl WorkerPool {
     fn new(config: &PoolConfig, session_key: Option<SessionKey>, owner: u64) -> Self {
-        let options = PoolOptions {
-            name: config.name.clone(),
-            plan: config.plan.clone(),
-            labels: config.labels(),
-            staleness_threshold: config.scrape.staleness_threshold,
-            capacity_tokens: config.cache.capacity_tokens,
-            session_key,
-            emit_scores: config.emit_scores,
-        };
+        let options = PoolOptions::of(config, session_key);
         let addresses = config.endpoints.iter().map(|endpoint| endpoint.address);
         Self {
             pool: Pool::new(options, Snapshot::unknown(addresses), owner),

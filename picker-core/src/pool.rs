@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use self::decide::Decision;
 use self::latencies::Latencies;
 use crate::adapter::ListedAdapters;
+use crate::config::PoolConfig;
 use crate::draw::Draws;
 use crate::means::Means;
 use crate::pace::Pace;
@@ -48,6 +49,21 @@ pub struct PoolOptions {
     pub session_key: Option<SessionKey>,
     /// Whether a pick shows the totals of all endpoints that could have been chosen.
     pub emit_scores: bool,
+}
+
+impl PoolOptions {
+    /// What a configuration says of the pool.
+    pub fn of(config: &PoolConfig, session_key: Option<SessionKey>) -> Self {
+        Self {
+            name: config.name.clone(),
+            plan: config.plan.clone(),
+            labels: config.labels(),
+            staleness_threshold: config.scrape.staleness_threshold,
+            capacity_tokens: config.cache.capacity_tokens,
+            session_key,
+            emit_scores: config.emit_scores,
+        }
+    }
 }
 
 /// Labels of an endpoint by name.

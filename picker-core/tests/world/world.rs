@@ -60,14 +60,7 @@ impl World {
     /// A worker configured now for the endpoints at `hosts`.
     pub(crate) fn start_worker(&mut self, owner: u64, hosts: &[u8]) {
         let config = config(hosts);
-        let options = PoolOptions {
-            name: config.name.clone(),
-            plan: config.plan.clone(),
-            labels: config.labels(),
-            staleness_threshold: config.scrape.staleness_threshold,
-            capacity_tokens: None,
-            ..PoolOptions::default()
-        };
+        let options = PoolOptions::of(&config, None);
         let addresses = config.endpoints.iter().map(|endpoint| endpoint.address);
         self.workers.push(Worker {
             pool: Pool::new(options, Snapshot::unknown(addresses), owner),

@@ -94,12 +94,8 @@ impl Ours {
         let snapshot = Snapshot::unknown(addresses);
         for owner in 1..=self.workers_wanted as u64 {
             let options = PoolOptions {
-                name: config.name.clone(),
                 plan: Plan::of(self.profile.clone()),
-                labels: config.labels(),
-                staleness_threshold: config.scrape.staleness_threshold,
-                capacity_tokens: None,
-                ..PoolOptions::default()
+                ..PoolOptions::of(&config, None)
             };
             let pool = Pool::new(options, snapshot.clone(), owner);
             self.workers.push((pool, Draws::new(self.dice.number())));

@@ -309,12 +309,7 @@ impl Asked {
 
     /// The endpoint that is chosen `millis` after the answers; `None` when none fits.
     fn chosen(&self, millis: u64) -> Option<u32> {
-        let options = PoolOptions {
-            name: self.config.name.clone(),
-            plan: self.config.plan.clone(),
-            staleness_threshold: self.config.scrape.staleness_threshold,
-            ..PoolOptions::default()
-        };
+        let options = PoolOptions::of(&self.config, None);
         let addresses = self.config.endpoints.iter().map(|it| it.address);
         let mut pool = Pool::new(options, Snapshot::unknown(addresses), 1);
         let request = Request::bodiless();
