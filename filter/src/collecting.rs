@@ -14,7 +14,7 @@ use crate::stats::Stats;
 pub(crate) struct Collecting {
     lease: Lease,
     collector: Collector,
-    /// The pool of each scrape on its way, by the number of its call.
+    /// Each scrape on its way and its pool, by the number of its call.
     calls: BTreeMap<u32, (String, Scrape)>,
     stats: BTreeMap<String, Stats>,
     logged_at: Option<Timestamp>,

@@ -215,18 +215,8 @@ mod tests {
             })
             .collect();
         let mut scores = vec![Score::new(0.0); rows.len()];
-        let cx = Context {
-            candidates: &candidates,
-            request: &crate::Request::default(),
-            blocks: 10,
-            media: 0,
-            prompt_tokens: 640,
-            block_tokens: 64.0,
-            output_tokens: 128.0,
-            group: None,
-            pinned: &[],
-            peer: None,
-        };
+        let request = crate::Request::default();
+        let cx = Context::of(&candidates, &request);
         scorer.score(&cx, &mut scores);
         let scores: Vec<f64> = scores.iter().map(|score| score.value()).collect();
         assert_eq!(scores, expected);

@@ -15,25 +15,13 @@ pub(super) const TYPES: &[PluginType] = &[
     PluginType {
         stability: Stability::Alpha,
         parameters: AFFINITY,
-        make: |values| {
-            let affinity = affinity(values)?;
-            Ok(Roles {
-                headers: headers(&affinity),
-                ..Roles::filter(Filter::Session(affinity))
-            })
-        },
+        make: |values| returning(values, |it| Roles::filter(Filter::Session(it))),
         ..PluginType::named("session-affinity-filter")
     },
     PluginType {
         stability: Stability::Alpha,
         parameters: AFFINITY,
-        make: |values| {
-            let affinity = affinity(values)?;
-            Ok(Roles {
-                headers: headers(&affinity),
-                ..Roles::scorer(ScorerKind::Session(affinity))
-            })
-        },
+        make: |values| returning(values, |it| Roles::scorer(ScorerKind::Session(it))),
         ..PluginType::named("session-affinity-scorer")
     },
     PluginType {
@@ -51,6 +39,15 @@ pub(super) const TYPES: &[PluginType] = &[
         ..PluginType::named("agent-identity")
     },
 ];
+
+/// What sends those who come back to their endpoint, in the role that it has.
+fn returning(values: Values<'_>, role: fn(Affinity) -> Roles) -> Result<Roles, Unfit> {
+    let affinity = affinity(values)?;
+    Ok(Roles {
+        headers: headers(&affinity),
+        ..role(affinity)
+    })
+}
 
 const AFFINITY: &[Parameter] = &[
     Parameter {
