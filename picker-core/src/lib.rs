@@ -28,6 +28,7 @@ mod endpoint;
 mod engine;
 mod exposition;
 mod filter;
+mod flow;
 mod handler;
 mod head;
 mod health;
@@ -99,6 +100,10 @@ pub use engine::{EngineKind, UnknownEngine};
 pub use filter::{
     AttributeLimit, Filter, LabelSelector, Operator, PrefixAffinity, Requirement, TtftSource,
     UsageLimits,
+};
+pub use flow::{
+    Arrival, Band, Capacity, Fairness, Flow, FlowControl, LeastAttained, Ordering, Rank,
+    UsageLimit, wanted_ttft,
 };
 pub use handler::{Decider, Handler, Outcome, Stages};
 pub use head::{Course, Head, OWNED_HEADERS, prefers_cached};

@@ -9,12 +9,14 @@ use serde_json::Value;
 use crate::admitter::Admitter;
 use crate::cel::UsageReport;
 use crate::filter::Filter;
+use crate::flow::FlowControl;
 use crate::handler::Handler;
 use crate::identity::Identity;
 use crate::kv_source::KvSource;
 use crate::latency::HeadroomRule;
 use crate::producers::Producers;
 use crate::profile::Profile;
+use crate::saturation::Detector;
 use crate::score::ScorerKind;
 use crate::session::Affinity;
 use crate::sources::DataSources;
@@ -42,6 +44,10 @@ pub struct Plan {
     pub sources: DataSources,
     /// What is reported of every answer.
     pub reports: Vec<Report>,
+    /// How full the endpoints are.
+    pub detector: Detector,
+    /// How requests wait while the endpoints are full; `None` where they do not.
+    pub flow: Option<FlowControl>,
     /// The document with every default filled in.
     pub document: Value,
 }
@@ -82,6 +88,8 @@ impl Plan {
             foretelling: None,
             sources: DataSources::default(),
             reports: Vec::new(),
+            detector: Detector::default(),
+            flow: None,
             document: Value::Null,
         }
     }

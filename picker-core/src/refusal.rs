@@ -17,6 +17,8 @@ pub enum Refusal {
         /// The limit in bytes.
         limit: u64,
     },
+    /// It was running, and made room for requests that matter more.
+    Evicted,
     /// No endpoint passes the filters of the pool's plan.
     Filtered,
     /// No endpoint that decodes passes the filters of the pool's plan.
@@ -28,10 +30,22 @@ pub enum Refusal {
     /// The request is only for an endpoint that holds some of its prompt, and the chosen one holds
     /// nothing of it.
     NotCached,
-    /// The pool is full, and the priority of the request is below 0.
+    /// An admitter of the pool's plan does not let it pass.
     NotAdmitted,
+    /// As many requests wait as may.
+    QueueFull,
+    /// As many requests wait as may, and there is no endpoint.
+    QueueFullWithoutEndpoint,
+    /// The endpoints are full.
+    Saturated,
+    /// The configuration under which it waited is gone.
+    ShuttingDown,
     /// The body cannot be read, and the configuration is `strict`.
     Unreadable(RequestFault),
+    /// It has waited for its turn as long as it may.
+    WaitedTooLong,
+    /// It has waited for an endpoint as long as it may.
+    WaitedWithoutEndpoint,
 }
 
 impl Refusal {
@@ -40,10 +54,20 @@ impl Refusal {
         match self {
             Self::AdminPath => 403,
             Self::BodyTooLarge { .. } => 413,
-            Self::Filtered | Self::NoDecode | Self::NoProfile | Self::NotAdmitted => 429,
             Self::NotCached => 412,
-            Self::NoEndpoint => 503,
+            Self::NoEndpoint
+            | Self::QueueFullWithoutEndpoint
+            | Self::ShuttingDown
+            | Self::WaitedWithoutEndpoint => 503,
             Self::Unreadable(_) => 400,
+            Self::Evicted
+            | Self::Filtered
+            | Self::NoDecode
+            | Self::NoProfile
+            | Self::NotAdmitted
+            | Self::QueueFull
+            | Self::Saturated
+            | Self::WaitedTooLong => 429,
         }
     }
 
@@ -57,8 +81,17 @@ impl Refusal {
         match self {
             Self::AdminPath => "admin-path",
             Self::BodyTooLarge { .. } => "rejected-body-too-large",
-            Self::Filtered | Self::NoDecode | Self::NotAdmitted => "rejected-saturated",
-            Self::NoEndpoint => "rejected-no-endpoints",
+            Self::Evicted => "evicted",
+            Self::Filtered
+            | Self::NoDecode
+            | Self::NotAdmitted
+            | Self::QueueFull
+            | Self::Saturated => "rejected-saturated",
+            Self::NoEndpoint | Self::QueueFullWithoutEndpoint | Self::WaitedWithoutEndpoint => {
+                "rejected-no-endpoints"
+            }
+            Self::ShuttingDown => "rejected-shutting-down",
+            Self::WaitedTooLong => "rejected-ttl-expired",
             Self::NoProfile => "rejected-no-profile",
             Self::NotCached => "rejected-not-cached",
             Self::Unreadable(_) => "rejected-unreadable-body",
@@ -73,11 +106,9 @@ impl Refusal {
                 let kind = match self {
                     Self::AdminPath => "permission_error",
                     Self::BodyTooLarge { .. } => "request_too_large",
-                    Self::Filtered | Self::NoDecode | Self::NoProfile | Self::NotAdmitted => {
-                        "rate_limit_error"
-                    }
-                    Self::NoEndpoint => "overloaded_error",
                     Self::NotCached | Self::Unreadable(_) => "invalid_request_error",
+                    _ if code == 503 => "overloaded_error",
+                    _ => "rate_limit_error",
                 };
                 format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"{self}"}}}}"#)
             }
@@ -102,10 +133,8 @@ impl Refusal {
             Self::BodyTooLarge { .. } | Self::NotCached | Self::Unreadable(_) => {
                 "invalid_request_error"
             }
-            Self::Filtered | Self::NoDecode | Self::NoProfile | Self::NotAdmitted => {
-                "rate_limit_error"
-            }
-            Self::NoEndpoint => "service_unavailable_error",
+            _ if self.status() == 503 => "service_unavailable_error",
+            _ => "rate_limit_error",
         }
     }
 }
@@ -122,7 +151,20 @@ impl fmt::Display for Refusal {
             }
             Self::Filtered => f.write_str("no endpoints available for the given request"),
             Self::NoDecode => f.write_str("failed to find available decode workers"),
+            Self::Evicted => f.write_str("request evicted by flow control"),
             Self::NotAdmitted => f.write_str("request cannot be admitted: the pool is saturated"),
+            Self::QueueFull => f.write_str("the queue is full"),
+            Self::QueueFullWithoutEndpoint => {
+                f.write_str("no endpoints available: the queue is full")
+            }
+            Self::Saturated => f.write_str("system saturated, sheddable request dropped"),
+            Self::ShuttingDown => {
+                f.write_str("flow controller shutting down: the configuration has changed")
+            }
+            Self::WaitedTooLong => f.write_str("request timed out in queue: the pool is saturated"),
+            Self::WaitedWithoutEndpoint => f.write_str(
+                "request timed out in queue and no endpoints are available: none became ready",
+            ),
             Self::NoEndpoint => f.write_str("no endpoint of the pool can take this request"),
             Self::NoProfile => f.write_str("no scheduling profile is for the given request"),
             Self::NotCached => f.write_str("no decode worker has the requested KV cache"),
@@ -152,6 +194,13 @@ mod tests {
             (Refusal::NoEndpoint, 503),
             (Refusal::NoProfile, 429),
             (Refusal::NotCached, 412),
+            (Refusal::QueueFull, 429),
+            (Refusal::QueueFullWithoutEndpoint, 503),
+            (Refusal::Saturated, 429),
+            (Refusal::ShuttingDown, 503),
+            (Refusal::WaitedTooLong, 429),
+            (Refusal::WaitedWithoutEndpoint, 503),
+            (Refusal::Evicted, 429),
             (Refusal::Unreadable(RequestFault::ByteOrderMark), 400),
         ] {
             let body = |shape| -> serde_json::Value {

@@ -42,6 +42,8 @@ pub struct Request {
     pub only_cached: bool,
     /// How much it matters; below 0 it may be refused when the pool is full.
     pub priority: i32,
+    /// Who shares with others of the same priority what there is; `None` for those who do not say.
+    pub fairness_id: Option<String>,
     /// The headers that the pool's plan asks for, with names in lower case.
     pub headers: Vec<(String, String)>,
 }

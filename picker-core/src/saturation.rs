@@ -34,6 +34,17 @@ pub struct Utilization {
     pub headroom: f64,
 }
 
+impl Default for Detector {
+    /// `utilization-detector` with the reference picker's defaults.
+    fn default() -> Self {
+        Self::Utilization(Utilization {
+            queue: 5.0,
+            kv_usage: 0.8,
+            headroom: 0.0,
+        })
+    }
+}
+
 /// A detector with what it has to know of all candidates.
 pub(crate) enum Fullness {
     Concurrency(Concurrency),

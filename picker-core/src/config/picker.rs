@@ -20,6 +20,7 @@ use super::error::{Cause, ConfigWarning};
 use super::nearest::nearest;
 use super::node::{Node, Object, Report};
 use crate::plan::Plan;
+use crate::saturation::Detector;
 use crate::sources::DataSources;
 use parts::Parts;
 use plugins::Plugins;
@@ -76,6 +77,8 @@ pub(super) fn document(document: &mut Object<'_>) -> Plan {
         producers: plugins.producers(),
         foretelling: plugins.foretelling(),
         reports: plugins.reports(),
+        detector: Detector::default(),
+        flow: None,
         sources,
         document: effective(&gates, &plugins, &profiles.document, parts),
         profiles: profiles.profiles,

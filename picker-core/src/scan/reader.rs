@@ -281,6 +281,7 @@ impl Reader {
             faults,
             only_cached: false,
             priority: 0,
+            fairness_id: None,
             headers: Vec::new(),
         }
     }
