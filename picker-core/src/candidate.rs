@@ -24,6 +24,8 @@ pub struct Candidate<'a> {
     /// Whether its metrics are young enough to be believed. When not, only the rest says anything
     /// about it.
     pub fresh: bool,
+    /// Whether it has as many requests in flight as it may have.
+    pub is_full: bool,
     /// What all workers of this Envoy have in flight there.
     pub load: Load,
     /// What it holds of the request's prompts.
@@ -79,6 +81,7 @@ impl<'a> Candidate<'a> {
             labels: &[],
             may_serve: true,
             fresh: true,
+            is_full: false,
             load: Load::default(),
             held: Held::default(),
             media_held: 0,

@@ -4,16 +4,22 @@
 //! requests in queues, and shows on the board that all workers see how many there are and which
 //! is the first of each flow. So the turn goes round all workers as if there were one queue.
 
+mod board;
 mod ceiling;
+mod desk;
 mod fairness;
 mod ordering;
+mod queues;
 
 use alloc::vec;
 use alloc::vec::Vec;
 
+pub use board::Waiting;
 pub use ceiling::UsageLimit;
+pub(crate) use desk::{Desk, QueueFull};
 pub use fairness::{Fairness, Flow, LeastAttained};
 pub use ordering::{Arrival, Ordering, Rank, wanted_ttft};
+pub use queues::WaitId;
 
 use crate::Span;
 
@@ -61,6 +67,13 @@ impl FlowControl {
     pub fn band_of(&self, priority: i32) -> usize {
         let place = |wanted: i32| self.bands.iter().position(|it| it.priority == wanted);
         place(priority).or_else(|| place(0)).unwrap_or_default()
+    }
+
+    /// How full the endpoints may be for each band, in their order, when they are as full as
+    /// `saturation`; `cycle` counts up with every call.
+    pub(crate) fn ceilings(&self, saturation: f64, cycle: u64) -> Vec<f64> {
+        let priorities: Vec<i32> = self.priorities().collect();
+        self.usage_limit.ceilings(saturation, &priorities, cycle)
     }
 
     /// Priorities of the bands, the highest first.

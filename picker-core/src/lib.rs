@@ -103,7 +103,7 @@ pub use filter::{
 };
 pub use flow::{
     Arrival, Band, Capacity, Fairness, Flow, FlowControl, LeastAttained, Ordering, Rank,
-    UsageLimit, wanted_ttft,
+    UsageLimit, WaitId, Waiting, wanted_ttft,
 };
 pub use handler::{Decider, Handler, Outcome, Stages};
 pub use head::{Course, Head, OWNED_HEADERS, prefers_cached};
@@ -123,7 +123,7 @@ pub use metrics::{EndpointMetrics, Lora};
 pub use models::ServedModel;
 pub use picker::{Picker, PickerKind};
 pub use plan::{Foretelling, Plan, Report};
-pub use pool::{Labels, Pool, PoolOptions, Troubles};
+pub use pool::{Arrived, Asking, Labels, Pool, PoolOptions, Troubles, Turn};
 pub use predict::{Features, Predictor};
 pub use producers::{OutputEstimate, PrefixCache, Producers};
 pub use profile::{Profile, Ranked, WeightedScorer};

@@ -7,16 +7,19 @@ mod latencies;
 mod outcome;
 mod place;
 mod sessions;
+mod turns;
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use self::decide::Decision;
+use self::decide::{Decision, Gate};
 use self::latencies::Latencies;
+pub use self::turns::{Arrived, Asking, Turn};
 use crate::adapter::ListedAdapters;
 use crate::config::PoolConfig;
 use crate::draw::Draws;
+use crate::flow::Desk;
 use crate::means::Means;
 use crate::pace::Pace;
 use crate::plan::Plan;
@@ -47,6 +50,8 @@ pub struct PoolOptions {
     pub capacity_tokens: Option<u64>,
     /// The key of session tokens; `None` for one that this Envoy process draws.
     pub session_key: Option<SessionKey>,
+    /// Requests that this Envoy has in flight at one endpoint at most; `None` for any number.
+    pub requests_per_endpoint: Option<u32>,
     /// Whether a pick shows the totals of all endpoints that could have been chosen.
     pub emit_scores: bool,
 }
@@ -61,6 +66,7 @@ impl PoolOptions {
             staleness_threshold: config.scrape.staleness_threshold,
             capacity_tokens: config.cache.capacity_tokens,
             session_key,
+            requests_per_endpoint: None,
             emit_scores: config.emit_scores,
         }
     }
@@ -80,6 +86,7 @@ pub struct Pool {
     labelled: Vec<Option<usize>>,
     adapters: ListedAdapters,
     tally: Tally,
+    desk: Desk,
     means: Means,
     served: Served,
     pace: Pace,
@@ -102,6 +109,7 @@ impl Pool {
             labelled: Vec::new(),
             adapters: ListedAdapters::default(),
             tally: Tally::new(name, owner),
+            desk: Desk::new(name, owner),
             means: Means::default(),
             served: Served::default(),
             pace: Pace::default(),
@@ -125,16 +133,30 @@ impl Pool {
         draws: &mut Draws,
         now: Timestamp,
     ) -> Result<Pick, Refusal> {
+        self.pick_through(shared, (request, None), draws, now)
+    }
+
+    /// Does the same, where there is a gate only when that is open.
+    fn pick_through(
+        &mut self,
+        shared: &impl SharedData,
+        (request, gate): (&Request, Option<Gate>),
+        draws: &mut Draws,
+        now: Timestamp,
+    ) -> Result<Pick, Refusal> {
         self.catch_up(shared, now);
         let mut known = self.known(request);
+        known.gate = gate;
         if request.priority < 0 {
             known.luck = draws.unit();
         }
         known.pins = self.pins(shared, request, draws, now);
         let mut decision = None;
+        // A limit holds only for a decision that no other worker has come between.
+        let is_limited = gate.is_some() || self.options.requests_per_endpoint.is_some();
         for attempt in 0..WRITES_MAX {
             let version = self.tally.read(shared);
-            if attempt < DECISIONS_MAX || decision.is_none() {
+            if is_limited || attempt < DECISIONS_MAX || decision.is_none() {
                 decision = Some(self.decide(&known, draws, now)?);
             }
             let Some(Decision { pick, .. }) = &decision else {
@@ -143,7 +165,10 @@ impl Pool {
             let before = pick
                 .loads()
                 .map(|it| it.map(|(id, load)| (id, self.tally.add(id, load))));
-            if self.tally.write(shared, version, now) || attempt + 1 == WRITES_MAX {
+            if self.tally.write(shared, version, now) {
+                break;
+            }
+            if attempt + 1 == WRITES_MAX && !is_limited {
                 break;
             }
             // Backwards, for two of them can be of one endpoint.
@@ -152,6 +177,8 @@ impl Pool {
             }
         }
         let mut decision = decision.ok_or(Refusal::NoEndpoint)?;
+        let counted = gate.and_then(|it| self.counted_flow(it, request));
+        decision.pick.ticket.flow = counted.map(Box::new);
         self.bind(shared, &known, &decision, now);
         self.place(shared, &known, &mut decision);
         self.begin_lesson(&decision.pick.ticket);

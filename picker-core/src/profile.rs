@@ -104,6 +104,7 @@ impl Profile {
             filter.keep(cx, draws, &mut kept);
         }
         retain_eligible(cx.candidates, &mut kept);
+        kept.retain(|it| cx.candidates.get(*it).is_some_and(|it| !it.is_full));
         for filter in self.filters.iter().filter(|it| !it.is_of_labels()) {
             filter.keep(cx, draws, &mut kept);
         }

@@ -32,6 +32,8 @@ pub struct Ticket {
     pub(crate) encode: Option<EndpointId>,
     /// Whether these two are done, and no prompt tokens are charged any more.
     pub(crate) is_prefilled: bool,
+    /// The flow that it is counted for when it ends, after the priority of its band.
+    pub(crate) flow: Option<Box<(i32, String)>>,
     /// What the answer will teach of latencies, where the plan predicts them.
     pub(crate) lesson: Option<Box<Lesson>>,
 }

@@ -27,6 +27,17 @@ pub(super) struct Known<'r> {
     pub(super) luck: f64,
     /// What is known of its sessions.
     pub(super) pins: Vec<Pin>,
+    /// What it has to pass, where it would wait otherwise.
+    pub(super) gate: Option<Gate>,
+}
+
+/// Whether the endpoints are too full for a band.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Gate {
+    /// The place of the band.
+    pub(super) band: usize,
+    /// Which cycle it is for the policy that says how full they may be.
+    pub(super) cycle: u64,
 }
 
 /// What was decided.
@@ -56,12 +67,14 @@ impl Pool {
             foretold = with(&unforetold, &predictions).collect();
             cx.candidates = &foretold;
         }
+        self.admit(known, &cx)?;
         let mut admitters = self.options.plan.admitters.iter();
         if known.luck < 1.0 && admitters.any(|it| known.luck < it.refuses(request, cx.candidates)) {
             return Err(Refusal::NotAdmitted);
         }
         let plan = &self.options.plan;
-        let outcome = plan.handler.run(plan, &cx, draws)?;
+        let outcome = plan.handler.run(plan, &cx, draws);
+        let outcome = outcome.map_err(|it| if_full(it, cx.candidates))?;
         let id_at = |place: usize| cx.candidates.get(place).map(|it| it.endpoint.id);
         let places = outcome.ranked.considered.iter();
         let holds = |place: &usize| {
@@ -84,7 +97,7 @@ impl Pool {
         })
     }
 
-    fn context<'a>(
+    pub(super) fn context<'a>(
         &self,
         known: &'a Known<'_>,
         candidates: &'a [Candidate<'a>],
@@ -119,7 +132,41 @@ impl Pool {
             media: self.media(request),
             luck: 1.0,
             pins: Vec::new(),
+            gate: None,
         }
+    }
+
+    /// Whether the endpoints have room for the request.
+    ///
+    /// Without flow control they have for whoever matters as much as others do; the rest is turned
+    /// away when they are full.
+    fn admit(&self, known: &Known<'_>, cx: &Context<'_>) -> Result<(), Refusal> {
+        let plan = &self.options.plan;
+        let mut ready = cx.candidates.iter().filter(|it| it.is_ready()).peekable();
+        let is_nobody_ready = ready.peek().is_none();
+        if !is_nobody_ready && ready.all(|it| it.is_full) {
+            return Err(Refusal::Saturated);
+        }
+        if let (Some(gate), Some(flow)) = (known.gate, &plan.flow) {
+            let saturation = self.fullness(cx).ok_or(Refusal::NoEndpoint)?;
+            let ceilings = flow.ceilings(saturation, gate.cycle);
+            let ceiling = ceilings.get(gate.band).copied().unwrap_or_default();
+            return if saturation < ceiling {
+                Ok(())
+            } else {
+                Err(Refusal::Saturated)
+            };
+        }
+        let is_sheddable = known.request.priority < 0 && known.request.shape.is_some();
+        if is_sheddable
+            && plan.flow.is_none()
+            && self
+                .fullness(cx)
+                .is_some_and(|saturation| saturation >= 1.0)
+        {
+            return Err(Refusal::Saturated);
+        }
+        Ok(())
     }
 
     fn media(&self, request: &Request) -> Vec<u64> {
@@ -140,7 +187,7 @@ impl Pool {
     }
 
     /// All endpoints with what is known of them, in the order of the snapshot.
-    fn candidates(&self, known: &Known<'_>, now: Timestamp) -> Vec<Candidate<'_>> {
+    pub(super) fn candidates(&self, known: &Known<'_>, now: Timestamp) -> Vec<Candidate<'_>> {
         let Known {
             adapter,
             held,
@@ -154,6 +201,8 @@ impl Pool {
             .plan
             .sources
             .gpus_threshold(options.staleness_threshold);
+        // What is no call of an API takes no room there.
+        let is_capped = known.request.shape.is_some();
         let known = endpoints.iter().zip(held).zip(loads).enumerate();
         known
             .map(|(place, ((endpoint, held), load))| Candidate {
@@ -164,6 +213,10 @@ impl Pool {
                     .health(endpoint.id)
                     .may_serve(load.requests, now),
                 fresh: endpoint.is_fresh(now, self.options.staleness_threshold),
+                is_full: is_capped
+                    && options
+                        .requests_per_endpoint
+                        .is_some_and(|cap| load.requests >= cap),
                 load,
                 held: *held,
                 media_held: self.media_held(endpoint.id, media),
@@ -214,6 +267,17 @@ fn with<'a>(
         prediction: prediction.as_ref(),
         ..*candidate
     })
+}
+
+/// The refusal of a request for which the filters left nobody, where that can be because endpoints
+/// have as much as they may have.
+fn if_full(refusal: Refusal, candidates: &[Candidate<'_>]) -> Refusal {
+    let is_filtered = matches!(refusal, Refusal::Filtered | Refusal::NoDecode);
+    if is_filtered && candidates.iter().any(|it| it.is_full) {
+        Refusal::Saturated
+    } else {
+        refusal
+    }
 }
 
 /// Bytes of all prompts.

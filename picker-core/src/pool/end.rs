@@ -92,6 +92,9 @@ impl Pool {
             load.cached_tokens = load.cached_tokens.wrapping_add(cached);
         }
         self.means.learn(ticket.bytes, answered);
+        if ticket.flow.is_some() {
+            self.attain(shared, ticket, answered, now);
+        }
         self.learn_answer(ticket, answered, now);
         // The last token has no KV: nothing was computed from it.
         let output = answered.output_tokens.unwrap_or(0).saturating_sub(1);
