@@ -18,7 +18,6 @@ pub(crate) struct Collecting {
     calls: BTreeMap<u32, (String, Scrape)>,
     stats: BTreeMap<String, Stats>,
     logged_at: Option<Timestamp>,
-    period: Span,
 }
 
 impl Collecting {
@@ -29,12 +28,12 @@ impl Collecting {
             calls: BTreeMap::new(),
             stats: BTreeMap::new(),
             logged_at: None,
-            period: PERIOD_MAX,
         }
     }
 
     /// Holds or takes the lease where due, and scrapes while this root has it.
-    pub(crate) fn tick(&mut self, eagerness: Eagerness, now: Timestamp) {
+    /// Gives the time to the next tick.
+    pub(crate) fn tick(&mut self, eagerness: Eagerness, now: Timestamp) -> Span {
         self.stats.values_mut().for_each(Stats::tell);
         let held = self.lease.is_held();
         if !self.lease.try_hold(&Host, eagerness, now) {
@@ -43,7 +42,7 @@ impl Collecting {
                 // gets it back.
                 self.collector = Collector::default();
             }
-            return;
+            return PERIOD_MAX;
         }
         if !held {
             log::info!("picker: collecting metrics ({eagerness:?} root)");
@@ -54,10 +53,7 @@ impl Collecting {
         while let Some(scrape) = self.collector.poll_scrape(&Host, now) {
             self.send(scrape, now);
         }
-        let period = self.collector.period();
-        if period != self.period && host::set_tick_period(period).is_ok() {
-            self.period = period;
-        }
+        self.collector.period()
     }
 
     /// Takes the answer of call `token`; a call without headers brought none.

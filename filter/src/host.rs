@@ -375,6 +375,53 @@ pub(crate) fn record(metric: u32, value: u64) {
     unsafe { proxy_record_metric(metric, value) };
 }
 
+/// Lets the calls that follow be about the stream of this number; about the called one again with 0.
+///
+/// It holds until the callback ends.
+pub(crate) fn set_effective_context(context: u32) -> Result<(), HostError> {
+    // SAFETY: no memory is passed.
+    result(unsafe { proxy_set_effective_context(context) })
+}
+
+/// Lets the request of the current stream go on.
+pub(crate) fn resume_request() -> Result<(), HostError> {
+    const REQUEST: u32 = 0;
+    // SAFETY: no memory is passed.
+    result(unsafe { proxy_continue_stream(REQUEST) })
+}
+
+/// Makes this root the one that is called when something is put into the queue of this name.
+pub(crate) fn register_queue(name: &str) -> Result<(), HostError> {
+    let mut queue = 0;
+    // SAFETY: the host reads the slice before it returns.
+    result(unsafe { proxy_register_shared_queue(name.as_ptr(), name.len(), &raw mut queue) })
+}
+
+/// The number of the queue of this name; `None` when nobody has registered it.
+pub(crate) fn resolve_queue(name: &str) -> Option<u32> {
+    let mut queue = 0;
+    // SAFETY: the host reads the slices before it returns. No bytes stand for our own VM id.
+    let status = unsafe {
+        proxy_resolve_shared_queue(name.as_ptr(), 0, name.as_ptr(), name.len(), &raw mut queue)
+    };
+    (status == OK).then_some(queue)
+}
+
+/// Puts a message into a queue.
+pub(crate) fn enqueue(queue: u32, message: &[u8]) -> Result<(), HostError> {
+    // SAFETY: the host copies the slice before it returns.
+    result(unsafe { proxy_enqueue_shared_queue(queue, message.as_ptr(), message.len()) })
+}
+
+/// Takes a message out of a queue; `None` when it is empty.
+pub(crate) fn dequeue(queue: u32) -> Option<Vec<u8>> {
+    let (mut data, mut size) = (null_mut(), 0);
+    // SAFETY: as for shared data.
+    let status = unsafe { proxy_dequeue_shared_queue(queue, &raw mut data, &raw mut size) };
+    // SAFETY: the call has succeeded.
+    (status == OK).then(|| unsafe { taken(data, size) })
+}
+
 fn result(status: u32) -> Result<(), HostError> {
     if status == OK {
         Ok(())
@@ -433,7 +480,10 @@ unsafe extern "C" {
         result: *mut *mut u8,
         result_size: *mut usize,
     ) -> u32;
+    fn proxy_continue_stream(stream: u32) -> u32;
     fn proxy_define_metric(kind: u32, name: *const u8, name_size: usize, id: *mut u32) -> u32;
+    fn proxy_dequeue_shared_queue(queue: u32, data: *mut *mut u8, data_size: *mut usize) -> u32;
+    fn proxy_enqueue_shared_queue(queue: u32, value: *const u8, value_size: usize) -> u32;
     fn proxy_get_buffer_bytes(
         buffer: u32,
         start: usize,
@@ -467,6 +517,7 @@ unsafe extern "C" {
     fn proxy_increment_metric(metric: u32, by: i64) -> u32;
     fn proxy_log(level: u32, message: *const u8, message_size: usize) -> u32;
     fn proxy_record_metric(metric: u32, value: u64) -> u32;
+    fn proxy_register_shared_queue(name: *const u8, name_size: usize, queue: *mut u32) -> u32;
     fn proxy_remove_header_map_value(map: u32, name: *const u8, name_size: usize) -> u32;
     fn proxy_replace_header_map_value(
         map: u32,
@@ -474,6 +525,13 @@ unsafe extern "C" {
         name_size: usize,
         value: *const u8,
         value_size: usize,
+    ) -> u32;
+    fn proxy_resolve_shared_queue(
+        vm_id: *const u8,
+        vm_id_size: usize,
+        name: *const u8,
+        name_size: usize,
+        queue: *mut u32,
     ) -> u32;
     fn proxy_send_local_response(
         status: u32,
@@ -485,6 +543,7 @@ unsafe extern "C" {
         headers_size: usize,
         grpc_status: i32,
     ) -> u32;
+    fn proxy_set_effective_context(context: u32) -> u32;
     fn proxy_set_property(
         path: *const u8,
         path_size: usize,

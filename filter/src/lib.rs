@@ -10,12 +10,15 @@ mod heads;
 mod host;
 mod pages;
 mod reading;
+mod refusing;
 mod root;
+mod sent;
 mod stats;
 mod stream;
 #[cfg(feature = "test-build")]
 mod test_hooks;
 mod verdict;
+mod waiting;
 mod worker;
 
 use proxy_wasm::traits::RootContext;

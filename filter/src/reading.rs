@@ -9,6 +9,7 @@ use crate::host::{self, Buffer};
 pub(crate) struct Reading {
     pub(crate) pool: usize,
     scanner: RequestScanner,
+    encoding: Encoding,
     decoder: Option<Decoder>,
     limit: u64,
     /// Bytes of the body that were read, as they were sent.
@@ -54,6 +55,7 @@ impl Reading {
         Self {
             pool,
             scanner: RequestScanner::new(shape),
+            encoding,
             decoder: match encoding {
                 Encoding::Known(coding) => Some(Decoder::new(coding, limit)),
                 Encoding::Identity | Encoding::Unknown => None,
@@ -61,6 +63,11 @@ impl Reading {
             limit,
             read: 0,
         }
+    }
+
+    /// How the body is encoded, and how much of it was read.
+    pub(crate) fn how(&self) -> (Encoding, u64) {
+        (self.encoding, self.read as u64)
     }
 
     pub(crate) fn shape(&self) -> Shape {
@@ -76,13 +83,23 @@ impl Reading {
             return Ok(());
         }
         let chunk = host::buffer(Buffer::RequestBody, self.read, size - self.read);
-        self.read = size;
+        self.take(&chunk)
+    }
+
+    fn take(&mut self, chunk: &[u8]) -> Result<(), Unread> {
+        self.read += chunk.len();
         let Some(decoder) = &mut self.decoder else {
-            self.scanner.push(&chunk);
+            self.scanner.push(chunk);
             return Ok(());
         };
-        let decoded = decoder.push(&chunk, &mut |piece| self.scanner.push(piece));
+        let decoded = decoder.push(chunk, &mut |piece| self.scanner.push(piece));
         decoded.map_err(|error| self.unread(error))
+    }
+
+    /// Reads all that is buffered, which is the whole body.
+    pub(crate) fn read_all(&mut self) -> Result<(), Unread> {
+        let body = host::buffer(Buffer::RequestBody, 0, usize::MAX);
+        self.take(&body)
     }
 
     /// The request, once the body is complete.

@@ -1,12 +1,16 @@
 //! What the streams of one root share: its pools.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use picker_core::{
-    Affirmed, Config, Draws, HashSeed, Pool, PoolConfig, PoolOptions, SessionKey, Snapshot, Span,
-    Stat, Timestamp, Troubles, affirm,
+    Affirmed, Config, Draws, HashSeed, Pool, PoolConfig, PoolOptions, Queued, SessionKey, Snapshot,
+    Span, Stat, Timestamp, Troubles, affirm,
 };
 
 use crate::host::{self, Host};
 use crate::stats::Stats;
+use crate::waiting::{FAST, Waiters, Waiting};
 
 /// The pools of one root, as one worker sees them.
 pub(crate) struct Worker {
@@ -15,6 +19,10 @@ pub(crate) struct Worker {
     pub(crate) draws: Draws,
     /// The names, in lower case, of request headers that plans ask for.
     pub(crate) asked: Vec<String>,
+    /// Whether some pool lets requests wait.
+    pub(crate) queues: bool,
+    /// Whether the host's timer goes off as often as it can, for something waits.
+    pub(crate) is_fast: bool,
     configured_at: Timestamp,
     /// When a request came last, to leave collecting to a virtual machine that has none.
     pub(crate) last_request: Option<Timestamp>,
@@ -25,6 +33,7 @@ pub(crate) struct WorkerPool {
     pub(crate) pool: Pool,
     pub(crate) seed: HashSeed,
     pub(crate) stats: Stats,
+    pub(crate) waiters: Waiters,
     document: String,
     told: Troubles,
     conflict_logged: bool,
@@ -48,6 +57,8 @@ impl Worker {
         asked.dedup();
         Self {
             asked,
+            queues: config.pools.iter().any(|it| it.plan.flow.is_some()),
+            is_fast: false,
             config,
             pools,
             draws,
@@ -66,6 +77,63 @@ impl Worker {
             pool.count_troubles();
             pool.stats.tell();
         }
+        if self.queues {
+            for index in 0..self.pools.len() {
+                self.show_waiting(index, now);
+                self.show_saturation(index, now);
+            }
+        }
+    }
+
+    /// Keeps a request that waits from now on.
+    pub(crate) fn hold(&mut self, waiting: &Rc<RefCell<Waiting>>) {
+        let index = waiting.borrow().pool;
+        let Some(pool) = self.pools.get_mut(index) else {
+            return;
+        };
+        pool.waiters.insert(waiting);
+        pool.waiters.listen(pool.pool.name(), pool.pool.slot());
+        if !self.is_fast {
+            self.is_fast = host::set_tick_period(FAST).is_ok();
+        }
+    }
+
+    /// What is due every few milliseconds while something waits here, and when this worker is woken.
+    pub(crate) fn run_all_turns(&mut self, now: Timestamp) {
+        for index in 0..self.pools.len() {
+            self.expire(index, now);
+            self.run_turns(index, None, now);
+        }
+    }
+
+    /// Whether something waits here.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.queues && self.pools.iter().any(|it| it.pool.waiting() > 0)
+    }
+
+    /// Lets the host show what waits.
+    pub(crate) fn show_waiting(&mut self, index: usize, now: Timestamp) {
+        let Some(pool) = self.pools.get_mut(index) else {
+            return;
+        };
+        for (priority, waiting) in pool.pool.waiting_by_band(now) {
+            for (queued, number) in [
+                (Queued::Size, waiting.requests),
+                (Queued::OldSize, waiting.requests),
+                (Queued::Bytes, waiting.bytes),
+                (Queued::OldBytes, waiting.bytes),
+            ] {
+                pool.stats.set(Stat::Queue(queued, priority), number);
+            }
+        }
+    }
+
+    fn show_saturation(&mut self, index: usize, now: Timestamp) {
+        if let Some(pool) = self.pools.get_mut(index) {
+            let saturation = pool.pool.saturation(now).unwrap_or(1.0);
+            pool.stats
+                .set(Stat::Saturation, (saturation * 100.0) as u64);
+        }
     }
 
     /// Whether requests have come lately.
@@ -83,6 +151,7 @@ impl WorkerPool {
             pool: Pool::new(options, Snapshot::unknown(addresses), owner),
             seed: HashSeed::new(&config.cache.hash_seed),
             stats: Stats::new(&config.name),
+            waiters: Waiters::default(),
             document: config.to_document(),
             told: Troubles::default(),
             conflict_logged: false,

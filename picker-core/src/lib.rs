@@ -147,7 +147,7 @@ pub use share::Share;
 pub use shared::{LocalData, SharedData, Version};
 pub use snapshot::{EndpointState, GpuUsage, Snapshot, View, generation, publish, stored};
 pub use sources::{DataSource, DataSources, Engines, Target};
-pub use stats::Stat;
+pub use stats::{Queued, Stat};
 pub use ticket::{Answered, Pick, Ticket};
 pub use time::{Span, Timestamp};
 pub use timing::{Timed, Timing};

@@ -205,6 +205,9 @@ impl Pool {
         self.refresh(shared, now);
         self.replica.follow(shared);
         self.tell(shared, now);
+        if self.options.plan.flow.is_some() {
+            self.desk.read(shared);
+        }
         if self.tally.is_claimed() && now.apart(self.tally.told_at()) >= HEARTBEAT {
             let snapshot = self.view.snapshot();
             self.tally.retain(|id| snapshot.endpoint(id).is_some());

@@ -57,16 +57,46 @@ pub enum Stat {
     PlacementsUnlinked,
     /// Counter: snapshots that could not be read.
     SnapshotsUnreadable,
+    /// Gauge: how much waits in the band of this priority, in all workers.
+    Queue(Queued, i32),
+    /// Gauge: how full the endpoints are, in percent; that of none is 100.
+    Saturation,
     /// Gauge: 1 while a worker that came late lacks what was placed before.
     TwinCold,
     /// Gauge: 1 while an older configuration of this pool is still in use beside a newer one.
     ConfigConflict,
 }
 
+/// What is told of a queue. Autoscalers know it by the names of the reference picker, those of today
+/// and those it had before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Queued {
+    /// Requests.
+    Size,
+    /// Requests, by the old name.
+    OldSize,
+    /// Bytes of their bodies.
+    Bytes,
+    /// Bytes of their bodies, by the old name.
+    OldBytes,
+}
+
 impl Stat {
     /// The name under which `pool` counts this.
     pub fn name(self, pool: &str) -> String {
         let (name, label) = match self {
+            Self::Queue(queued, priority) => {
+                let (prefix, name) = match queued {
+                    Queued::Size => (REFERENCE, "queue_size"),
+                    Queued::OldSize => (OLD_REFERENCE, "queue_size"),
+                    Queued::Bytes => (REFERENCE, "queue_bytes"),
+                    Queued::OldBytes => (OLD_REFERENCE, "queue_bytes"),
+                };
+                return format!(
+                    "{prefix}_flow_control_{name};inference_pool={pool};priority={priority}"
+                );
+            }
+            Self::Saturation => ("saturation_percent", None),
             Self::Picks => ("picks_total", None),
             Self::PromptBlocks => ("prompt_blocks_total", None),
             Self::MatchedBlocks => ("matched_blocks_total", None),
@@ -103,6 +133,15 @@ impl Stat {
 
     /// Whether this is a gauge; all others only grow.
     pub fn is_gauge(self) -> bool {
-        matches!(self, Self::ConfigConflict | Self::TwinCold)
+        matches!(
+            self,
+            Self::ConfigConflict | Self::Queue(..) | Self::Saturation | Self::TwinCold
+        )
     }
 }
+
+/// What the reference picker's names begin with.
+const REFERENCE: &str = "llm_d_epp";
+
+/// What they began with before the project moved.
+const OLD_REFERENCE: &str = "inference_extension";

@@ -29,7 +29,7 @@ pub struct Asking {
 
 /// What became of a request that came.
 #[derive(Clone, PartialEq, Debug)]
-#[expect(
+#[allow(
     clippy::large_enum_variant,
     reason = "nearly all are sent, and an allocation for each would cost more than the room"
 )]

@@ -29,4 +29,10 @@ pub(super) fn labels_become_labels(model: &Model<'_>) -> Vec<Finding> {
 }
 
 /// What a name may carry.
-const LABELS: [&str; 3] = ["pool", "decision_type", "reason"];
+const LABELS: [&str; 5] = [
+    "pool",
+    "decision_type",
+    "reason",
+    "inference_pool",
+    "priority",
+];

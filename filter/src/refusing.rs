@@ -1,0 +1,37 @@
+//! Our own answers.
+
+use picker_core::{Refusal, Shape, Stat};
+
+use crate::host::{self, HostError};
+use crate::worker::Worker;
+
+impl Worker {
+    /// Answers the request of the current stream in the endpoint's place; when the host does not take
+    /// the answer, the route decides.
+    pub(crate) fn refuse(
+        &mut self,
+        index: usize,
+        refusal: Refusal,
+        shape: Option<Shape>,
+    ) -> Result<(), HostError> {
+        let Some(pool) = self.pools.get_mut(index) else {
+            return Err(HostError(0));
+        };
+        let reason = refusal.reason();
+        pool.stats.add(Stat::Refusals(reason), 1);
+        let _ = host::set_filter_state(
+            "picker",
+            &format!("pool={} refused={reason}", pool.pool.name()),
+        );
+        let headers = [("content-type", "application/json"), (REASON, reason)];
+        let details = format!("picker_{}", reason.replace('-', "_"));
+        let replied = host::reply(refusal.status(), &details, &headers, &refusal.body(shape));
+        if replied.is_err() {
+            log::error!("picker: the host did not take our answer; the route decides");
+        }
+        replied
+    }
+}
+
+/// Names the reason of a refusal to the client, as the reference picker does.
+const REASON: &str = "x-llm-d-request-dropped-reason";

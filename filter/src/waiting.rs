@@ -1,0 +1,314 @@
+//! Requests that wait for their turn, and whose turn it is.
+//!
+//! A stream can only be resumed on its own thread. So a worker that finds the turn with another one
+//! wakes it by its queue, and while something waits here it looks every few milliseconds by itself.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use picker_core::{
+    FailureMode, Pick, Refusal, Request, Shape, Span, Stat, Timestamp, Turn, WaitId,
+};
+
+use crate::host::{self, Host, HostError};
+use crate::reading::{Encoding, Reading, Unread};
+use crate::sent::Sent;
+use crate::worker::Worker;
+
+/// A request that waits, known to its stream and to its worker.
+pub(crate) struct Waiting {
+    pub(crate) pool: usize,
+    pub(crate) id: WaitId,
+    /// The number by which the host knows its stream.
+    context: u32,
+    /// What is known of it; of a long one not its prompts.
+    request: Request,
+    /// How to read its body again, where it is too long to be kept twice.
+    again: Option<(Shape, Encoding)>,
+    since: Timestamp,
+    /// What became of it, until its stream learns of it.
+    outcome: Option<Settled>,
+}
+
+/// What became of a request.
+pub(crate) enum Settled {
+    /// It goes to an endpoint.
+    Sent(Box<Sent>),
+    /// The route decides.
+    Passed,
+    /// We have answered it.
+    Refused,
+}
+
+/// The requests of one pool that wait in this worker.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    all: BTreeMap<WaitId, Rc<RefCell<Waiting>>>,
+    /// The number under which this worker is woken, once it listens.
+    slot: Option<u8>,
+    /// Queues of other workers.
+    others: BTreeMap<u8, u32>,
+}
+
+impl Waiting {
+    /// A request of the stream that the host knows as `context`, which waits as `id`.
+    pub(crate) fn new(
+        (pool, id): (usize, WaitId),
+        context: u32,
+        mut request: Request,
+        read_as: Option<Encoding>,
+    ) -> Self {
+        let blocks = request.prompts.iter().map(|it| it.blocks.len());
+        let is_long = blocks.sum::<usize>() + request.media.len() > KEPT_HASHES_MAX;
+        let again = request.shape.zip(read_as).filter(|_| is_long);
+        if again.is_some() {
+            request.prompts = Vec::new();
+            request.media = Vec::new();
+        }
+        Self {
+            pool,
+            id,
+            context,
+            request,
+            again,
+            since: host::now(),
+            outcome: None,
+        }
+    }
+
+    /// What became of it, for its stream.
+    pub(crate) fn settled(&mut self) -> Option<Settled> {
+        self.outcome.take()
+    }
+
+    /// The request as it came. Its stream has to be the host's effective context.
+    fn request(&mut self, worker: &Worker) -> Request {
+        let request = std::mem::take(&mut self.request);
+        let Some((shape, encoding)) = self.again else {
+            return request;
+        };
+        let pool = worker.config.pools.get(self.pool);
+        let seed = worker.pools.get(self.pool).map(|it| it.seed);
+        let limit = pool.map_or(0, |it| it.limits.request_body_bytes);
+        let mut reading = Reading::new(self.pool, shape, encoding, limit);
+        let read = reading.read_all().and_then(|()| match seed {
+            Some(seed) => reading.finish(seed),
+            None => Ok(Request::bodiless()),
+        });
+        match read {
+            Ok(read) => Request {
+                prompts: read.prompts,
+                media: read.media,
+                group: read.group,
+                ..request
+            },
+            // It could be read before. Load alone decides, as for others that cannot be read.
+            Err(Unread::Refused(_) | Unread::Undecodable(_)) => request,
+        }
+    }
+}
+
+impl Waiters {
+    /// Adds a request.
+    pub(crate) fn insert(&mut self, waiting: &Rc<RefCell<Waiting>>) {
+        let id = waiting.borrow().id;
+        self.all.insert(id, Rc::clone(waiting));
+    }
+
+    /// Listens for others that find the turn to be here.
+    pub(crate) fn listen(&mut self, pool: &str, slot: Option<u8>) {
+        if let Some(slot) = slot.filter(|_| slot != self.slot)
+            && host::register_queue(&queue_name(pool, slot)).is_ok()
+        {
+            self.slot = Some(slot);
+        }
+    }
+
+    /// Wakes the worker that listens under `slot`. It looks by itself soon where that fails.
+    fn wake(&mut self, pool: &str, slot: u8) {
+        let known = self.others.get(&slot).copied();
+        let queue = known.or_else(|| host::resolve_queue(&queue_name(pool, slot)));
+        if let Some(queue) = queue {
+            self.others.insert(slot, queue);
+            if host::enqueue(queue, &[]).is_err() {
+                self.others.remove(&slot);
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Starts the requests of pool `index` whose turn it is, in this worker or by waking another;
+    /// `own` is the context that the host has called, where it is a stream's.
+    pub(crate) fn run_turns(&mut self, index: usize, own: Option<u32>, now: Timestamp) {
+        let mut effective = own;
+        while let Some(pool) = self.pools.get_mut(index) {
+            let id = match pool.pool.turn(&Host, now) {
+                Turn::Mine(id) => id,
+                Turn::Of(slot) => {
+                    let name = pool.pool.name().to_owned();
+                    pool.waiters.wake(&name, slot);
+                    break;
+                }
+                Turn::Nobody => break,
+            };
+            let Some(waiting) = pool.waiters.all.get(&id).map(Rc::clone) else {
+                pool.pool.leave(&Host, id, now);
+                continue;
+            };
+            let context = waiting.borrow().context;
+            if effective != Some(context) {
+                if host::set_effective_context(context).is_err() {
+                    // The host knows nothing of this stream any more.
+                    pool.waiters.all.remove(&id);
+                    pool.pool.leave(&Host, id, now);
+                    continue;
+                }
+                effective = Some(context);
+            }
+            if !self.start(&waiting, own, now) {
+                break;
+            }
+        }
+        if effective != own {
+            // Into the host's own hands where it was a root's.
+            let _ = host::set_effective_context(own.unwrap_or_default());
+        }
+        self.show_waiting(index, now);
+    }
+
+    /// Sends a request whose turn it is; `false` when it goes on waiting.
+    fn start(&mut self, waiting: &Rc<RefCell<Waiting>>, own: Option<u32>, now: Timestamp) -> bool {
+        let mut waiting = waiting.borrow_mut();
+        let (index, id) = (waiting.pool, waiting.id);
+        let request = waiting.request(self);
+        let Some(pool) = self.pools.get_mut(index) else {
+            return false;
+        };
+        self.last_request = Some(now);
+        let started = pool.pool.start(&Host, (id, &request), &mut self.draws, now);
+        let outcome = match started {
+            Ok(Some(pick)) => self.settle_sent(index, pick, (now, waiting.since)),
+            Ok(None) => {
+                let again = waiting.again.is_some();
+                waiting.request = request;
+                if again {
+                    waiting.request.prompts = Vec::new();
+                    waiting.request.media = Vec::new();
+                }
+                return false;
+            }
+            Err(refusal) => self.settle_refused(index, refusal, request.shape),
+        };
+        self.settle(&mut waiting, outcome, own);
+        true
+    }
+
+    /// Ends the waiting of those that have waited long enough.
+    pub(crate) fn expire(&mut self, index: usize, now: Timestamp) {
+        let Some(pool) = self.pools.get_mut(index) else {
+            return;
+        };
+        let over = pool.pool.expired(&Host, now);
+        self.refuse_waiting(index, over);
+    }
+
+    /// Ends the waiting of all, for the configuration is gone.
+    pub(crate) fn close(&mut self, now: Timestamp) {
+        for index in 0..self.pools.len() {
+            let all = self
+                .pools
+                .get_mut(index)
+                .map(|it| it.pool.close(&Host, now));
+            self.refuse_waiting(index, all.unwrap_or_default());
+            self.show_waiting(index, now);
+        }
+    }
+
+    fn refuse_waiting(&mut self, index: usize, refused: Vec<(WaitId, Refusal)>) {
+        for (id, refusal) in refused {
+            let Some(pool) = self.pools.get_mut(index) else {
+                return;
+            };
+            let Some(waiting) = pool.waiters.all.remove(&id) else {
+                continue;
+            };
+            let mut waiting = waiting.borrow_mut();
+            if host::set_effective_context(waiting.context).is_ok() {
+                let outcome = self.settle_refused(index, refusal, waiting.request.shape);
+                self.settle(&mut waiting, outcome, None);
+            }
+        }
+        let _ = host::set_effective_context(0);
+    }
+
+    /// Lets the stream of a request go on, unless it is the one that was called.
+    fn settle(&mut self, waiting: &mut Waiting, outcome: Settled, own: Option<u32>) {
+        let is_own = own == Some(waiting.context);
+        if !matches!(outcome, Settled::Refused)
+            && !is_own
+            && let Err(error) = host::resume_request()
+        {
+            log::error!("picker: the host did not resume a stream: {error:?}");
+        }
+        waiting.outcome = Some(outcome);
+        if let Some(pool) = self.pools.get_mut(waiting.pool) {
+            pool.waiters.all.remove(&waiting.id);
+        }
+    }
+
+    fn settle_sent(
+        &mut self,
+        index: usize,
+        pick: Pick,
+        (now, since): (Timestamp, Timestamp),
+    ) -> Settled {
+        match Sent::begin(self, index, pick, now) {
+            Some(mut sent) => {
+                sent.say("queued_ms", now.since(since).as_millis());
+                Settled::Sent(sent)
+            }
+            None => Settled::Passed,
+        }
+    }
+
+    fn settle_refused(&mut self, index: usize, refusal: Refusal, shape: Option<Shape>) -> Settled {
+        let closed = self
+            .config
+            .pools
+            .get(index)
+            .is_some_and(|it| it.failure_mode == FailureMode::Closed);
+        if refusal.may_fail_open() && !closed {
+            if let Some(pool) = self.pools.get_mut(index) {
+                pool.stats.add(Stat::FailedOpen, 1);
+            }
+            return Settled::Passed;
+        }
+        match self.refuse(index, refusal, shape) {
+            Ok(()) => Settled::Refused,
+            Err(HostError(_)) => Settled::Passed,
+        }
+    }
+
+    /// The client of a request that waits has left.
+    pub(crate) fn leave(&mut self, waiting: &Waiting, now: Timestamp) {
+        if let Some(pool) = self.pools.get_mut(waiting.pool) {
+            pool.waiters.all.remove(&waiting.id);
+            pool.pool.leave(&Host, waiting.id, now);
+            self.show_waiting(waiting.pool, now);
+        }
+    }
+}
+
+fn queue_name(pool: &str, slot: u8) -> String {
+    format!("picker/{pool}/wake/{slot}")
+}
+
+/// Hashes of a request that are kept while it waits. The body of a longer one, which stays with
+/// Envoy, is read again.
+const KEPT_HASHES_MAX: usize = 64;
+
+/// How often a worker in which something waits looks whose turn it is: as often as the host's
+/// timers go off.
+pub(crate) const FAST: Span = Span::from_millis(4);
