@@ -176,6 +176,9 @@ impl Sent {
         let Some(pool) = worker.pools.get_mut(self.pool) else {
             return;
         };
+        if let Some(run) = self.ticket.run() {
+            pool.waiters.end_run(run);
+        }
         let answer = self.reader.finish();
         let verdict = self
             .is_begun

@@ -232,7 +232,9 @@ impl Stream {
         };
         match arrived {
             Ok(Arrived::Sent(pick)) => {
-                let sent = Sent::begin(&mut self.worker.borrow_mut(), index, pick, now);
+                let worker = &mut *self.worker.borrow_mut();
+                worker.follow(index, (pick.ticket.run(), self.context), request.shape);
+                let sent = Sent::begin(worker, index, pick, now);
                 if let Some(sent) = sent {
                     self.phase = Phase::Sent(sent);
                 }

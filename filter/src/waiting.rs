@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use picker_core::{
-    FailureMode, Pick, Refusal, Request, Shape, Span, Stat, Timestamp, Turn, WaitId,
+    FailureMode, Pick, Refusal, Request, RunId, Shape, Span, Stat, Timestamp, Turn, WaitId,
 };
 
 use crate::host::{self, Host, HostError};
@@ -49,6 +49,9 @@ pub(crate) struct Waiters {
     slot: Option<u8>,
     /// Queues of other workers.
     others: BTreeMap<u8, u32>,
+    /// Requests on their way that may be ended for others, with the numbers of their streams and
+    /// the APIs they are of.
+    running: BTreeMap<RunId, (u32, Option<Shape>)>,
 }
 
 impl Waiting {
@@ -125,6 +128,16 @@ impl Waiters {
         }
     }
 
+    /// Takes note of a request of the stream `context` that is on its way and may be ended.
+    pub(crate) fn run(&mut self, run: RunId, context: u32, shape: Option<Shape>) {
+        self.running.insert(run, (context, shape));
+    }
+
+    /// Takes note of its end.
+    pub(crate) fn end_run(&mut self, run: RunId) {
+        self.running.remove(&run);
+    }
+
     /// Wakes the worker that listens under `slot`. It looks by itself soon where that fails.
     fn wake(&mut self, pool: &str, slot: u8) {
         let known = self.others.get(&slot).copied();
@@ -171,8 +184,9 @@ impl Worker {
                 break;
             }
         }
-        if effective != own {
-            // Into the host's own hands where it was a root's.
+        let has_evicted = self.evict(index, now);
+        if has_evicted || effective != own {
+            // Back to the one that the host has called.
             let _ = host::set_effective_context(own.unwrap_or_default());
         }
         self.show_waiting(index, now);
@@ -189,7 +203,10 @@ impl Worker {
         self.last_request = Some(now);
         let started = pool.pool.start(&Host, (id, &request), &mut self.draws, now);
         let outcome = match started {
-            Ok(Some(pick)) => self.settle_sent(index, pick, (now, waiting.since)),
+            Ok(Some(pick)) => {
+                self.follow(index, (pick.ticket.run(), waiting.context), request.shape);
+                self.settle_sent(index, pick, (now, waiting.since))
+            }
             Ok(None) => {
                 let again = waiting.again.is_some();
                 waiting.request = request;
@@ -205,6 +222,19 @@ impl Worker {
         true
     }
 
+    /// Takes note of a request that is on its way, where it may be ended for others.
+    pub(crate) fn follow(
+        &mut self,
+        index: usize,
+        (run, context): (Option<RunId>, u32),
+        shape: Option<Shape>,
+    ) {
+        if let (Some(run), Some(pool)) = (run, self.pools.get_mut(index)) {
+            pool.waiters.run(run, context, shape);
+            pool.waiters.listen(pool.pool.name(), pool.pool.slot());
+        }
+    }
+
     /// Ends the waiting of those that have waited long enough.
     pub(crate) fn expire(&mut self, index: usize, now: Timestamp) {
         let Some(pool) = self.pools.get_mut(index) else {
@@ -212,6 +242,26 @@ impl Worker {
         };
         let over = pool.pool.expired(&Host, now);
         self.refuse_waiting(index, over);
+    }
+
+    /// Ends running requests that make room for others, and leaves the last of their streams as the
+    /// host's effective context; whether there was one.
+    fn evict(&mut self, index: usize, now: Timestamp) -> bool {
+        let Some(pool) = self.pools.get_mut(index) else {
+            return false;
+        };
+        let evicted = pool.pool.evictions(now);
+        for run in &evicted {
+            let running = self.pools.get_mut(index).map(|it| &mut it.waiters.running);
+            let Some((context, shape)) = running.and_then(|it| it.remove(run)) else {
+                continue;
+            };
+            if host::set_effective_context(context).is_ok() {
+                // An answer that has begun is cut off by this.
+                let _ = self.refuse(index, Refusal::Evicted, shape);
+            }
+        }
+        !evicted.is_empty()
     }
 
     /// Ends the waiting of all, for the configuration is gone.

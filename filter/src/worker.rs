@@ -81,6 +81,8 @@ impl Worker {
             for index in 0..self.pools.len() {
                 self.show_waiting(index, now);
                 self.show_saturation(index, now);
+                // The others may have found one here to make room, and not have woken this worker.
+                self.run_turns(index, None, now);
             }
         }
     }

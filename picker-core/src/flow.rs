@@ -7,6 +7,7 @@
 mod board;
 mod ceiling;
 mod desk;
+mod eviction;
 mod fairness;
 mod ordering;
 mod queues;
@@ -14,9 +15,11 @@ mod queues;
 use alloc::vec;
 use alloc::vec::Vec;
 
+pub(crate) use board::Board;
 pub use board::Waiting;
 pub use ceiling::UsageLimit;
 pub(crate) use desk::{Desk, QueueFull};
+pub(crate) use eviction::{Victim, count as count_victims};
 pub use fairness::{Fairness, Flow, LeastAttained};
 pub use ordering::{Arrival, Ordering, Rank, wanted_ttft};
 pub use queues::WaitId;

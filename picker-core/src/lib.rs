@@ -123,7 +123,7 @@ pub use metrics::{EndpointMetrics, Lora};
 pub use models::ServedModel;
 pub use picker::{Picker, PickerKind};
 pub use plan::{Foretelling, Plan, Report};
-pub use pool::{Arrived, Asking, Labels, Pool, PoolOptions, Troubles, Turn};
+pub use pool::{Arrived, Asking, Labels, Pool, PoolOptions, RunId, Troubles, Turn};
 pub use predict::{Features, Predictor};
 pub use producers::{OutputEstimate, PrefixCache, Producers};
 pub use profile::{Profile, Ranked, WeightedScorer};

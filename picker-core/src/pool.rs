@@ -3,6 +3,7 @@
 mod answering;
 mod decide;
 mod end;
+mod evictions;
 mod latencies;
 mod outcome;
 mod place;
@@ -14,6 +15,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use self::decide::{Decision, Gate};
+pub use self::evictions::RunId;
 use self::latencies::Latencies;
 pub use self::turns::{Arrived, Asking, Turn};
 use crate::adapter::ListedAdapters;
@@ -179,6 +181,9 @@ impl Pool {
         let mut decision = decision.ok_or(Refusal::NoEndpoint)?;
         let counted = gate.and_then(|it| self.counted_flow(it, request));
         decision.pick.ticket.flow = counted.map(Box::new);
+        if gate.is_some() {
+            self.run(shared, &mut decision.pick.ticket, request.priority, now);
+        }
         self.bind(shared, &known, &decision, now);
         self.place(shared, &known, &mut decision);
         self.begin_lesson(&decision.pick.ticket);
@@ -205,8 +210,9 @@ impl Pool {
         self.refresh(shared, now);
         self.replica.follow(shared);
         self.tell(shared, now);
-        if self.options.plan.flow.is_some() {
+        if let Some(flow) = &self.options.plan.flow {
             self.desk.read(shared);
+            self.desk.tick(shared, flow, now);
         }
         if self.tally.is_claimed() && now.apart(self.tally.told_at()) >= HEARTBEAT {
             let snapshot = self.view.snapshot();

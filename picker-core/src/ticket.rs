@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ledger::Load;
+use crate::pool::RunId;
 use crate::predict::Features;
 use crate::response::ResponseSummary;
 use crate::{Address, EndpointId, Timestamp};
@@ -34,8 +35,17 @@ pub struct Ticket {
     pub(crate) is_prefilled: bool,
     /// The flow that it is counted for when it ends, after the priority of its band.
     pub(crate) flow: Option<Box<(i32, String)>>,
+    /// Its number among running requests that may be ended.
+    pub(crate) run: Option<RunId>,
     /// What the answer will teach of latencies, where the plan predicts them.
     pub(crate) lesson: Option<Box<Lesson>>,
+}
+
+impl Ticket {
+    /// By what it is named when it has to end for others; `None` for one that never has.
+    pub fn run(&self) -> Option<RunId> {
+        self.run
+    }
 }
 
 /// What an answer will teach of latencies.

@@ -1,7 +1,8 @@
 //! What waits in all workers, in one byte string that they all see.
 //!
 //! Each worker owns one row, in which it shows the first request of every flow and how many are
-//! behind it, and rewrites it whole. A worker of which nothing waits has no row. A row whose owner
+//! behind it, and rewrites it whole. A worker of which nothing waits, and nothing runs that could be
+//! ended, has no row. A row whose owner
 //! has not written it for [`ROW_LIFETIME`] is void: its worker died or hangs, and the others do
 //! not wait for it.
 
@@ -9,6 +10,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::eviction::{Reclaim, Victim};
 use super::fairness::{Fairness, Flow, LeastAttained};
 use super::ordering::Rank;
 use crate::bytes::{Reader, Writer};
@@ -17,8 +19,10 @@ use crate::{Span, Timestamp};
 /// What all workers show, and what they remember together of who was served.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Board {
-    /// Rows of workers of which something waits.
+    /// Rows of workers of which something waits or may be ended.
     pub(crate) rows: Vec<Row>,
+    /// Who makes room for others.
+    pub(crate) reclaim: Reclaim,
     /// For every band that was served, by its priority, the flow that was served last.
     served: Vec<(i32, String)>,
     /// What flows have had, where a policy asks for it.
@@ -36,6 +40,8 @@ pub(crate) struct Row {
     pub(crate) heartbeat: Timestamp,
     /// Its flows, in the order of bands, the first band first, and of names.
     pub(crate) flows: Vec<Shown>,
+    /// Its running requests that may be ended: their numbers, priorities and when they were sent.
+    pub(crate) running: Vec<(u64, i32, Timestamp)>,
 }
 
 /// A flow of one worker of which something waits.
@@ -111,6 +117,12 @@ impl Board {
         for row in self.rows.iter().take(ROWS_MAX) {
             row.encode(&mut writer);
         }
+        writer.u64(self.reclaim.at.0);
+        writer.u8(self.reclaim.victims.len() as u8);
+        for (owner, run) in &self.reclaim.victims {
+            writer.u64(*owner);
+            writer.u64(*run);
+        }
         writer.u16(self.served.len() as u16);
         for (priority, id) in &self.served {
             writer.u32(*priority as u32);
@@ -128,9 +140,27 @@ impl Board {
     /// Puts `row` in the place of its owner's, or takes that away when nothing waits there.
     pub(crate) fn put(&mut self, row: Row) {
         self.rows.retain(|it| it.owner != row.owner);
-        if !row.flows.is_empty() {
+        if !row.flows.is_empty() || !row.running.is_empty() {
             self.rows.push(row);
         }
+    }
+
+    /// Whether nothing waits in any worker.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.rows.iter().all(|row| row.flows.is_empty())
+    }
+
+    /// The running requests that may be ended, of all workers.
+    pub(crate) fn victims(&self) -> impl Iterator<Item = Victim> {
+        self.rows.iter().flat_map(|row| {
+            let of = |(run, priority, sent_at): &(u64, i32, Timestamp)| Victim {
+                owner: row.owner,
+                run: *run,
+                priority: *priority,
+                sent_at: *sent_at,
+            };
+            row.running.iter().map(of)
+        })
     }
 
     /// Remembers that `id` was served in the band of `priority`.
@@ -231,6 +261,12 @@ impl Row {
                 writer.u64(number);
             }
         }
+        writer.u16(self.running.len() as u16);
+        for (run, priority, sent_at) in &self.running {
+            writer.u64(*run);
+            writer.u32(*priority as u32);
+            writer.u64(sent_at.0);
+        }
     }
 }
 
@@ -242,6 +278,10 @@ fn decode(bytes: &[u8]) -> Option<Board> {
     let mut board = Board::default();
     for _ in 0..reader.u8()? {
         board.rows.push(decode_row(&mut reader)?);
+    }
+    board.reclaim.at = Timestamp(reader.u64()?);
+    for _ in 0..reader.u8()? {
+        board.reclaim.victims.push((reader.u64()?, reader.u64()?));
     }
     for _ in 0..reader.u16()? {
         board
@@ -264,6 +304,7 @@ fn decode_row(reader: &mut Reader<'_>) -> Option<Row> {
         slot: reader.u8()?,
         heartbeat: Timestamp(reader.u64()?),
         flows: Vec::new(),
+        running: Vec::new(),
     };
     for _ in 0..reader.u16()? {
         row.flows.push(Shown {
@@ -277,6 +318,14 @@ fn decode_row(reader: &mut Reader<'_>) -> Option<Row> {
             },
             since: Timestamp(reader.u64()?),
         });
+    }
+    for _ in 0..reader.u16()? {
+        let running = (
+            reader.u64()?,
+            reader.u32()? as i32,
+            Timestamp(reader.u64()?),
+        );
+        row.running.push(running);
     }
     Some(row)
 }
@@ -327,6 +376,7 @@ mod tests {
             slot: owner as u8,
             heartbeat: NOW,
             flows,
+            running: Vec::new(),
         }
     }
 
@@ -348,6 +398,9 @@ mod tests {
         board.serve(5, "b");
         board.serve(-1, "c");
         board.attain("a", 2.5, &LEAST_ATTAINED, NOW);
+        board.rows[0].running.push((7, -3, Timestamp(5)));
+        board.reclaim.victims.push((1, 7));
+        board.reclaim.at = NOW;
         let bytes = board.encode();
         assert_eq!(Board::decode(&bytes, NOW), board);
         assert!(!Board::is_blank(&bytes));

@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::board::{self, Board, Next, Row};
+use super::eviction::{STEP_MAX, Victim, choose};
 use super::ordering::Arrival;
 use super::queues::{self, Queues, WaitId};
 use super::{Band, FlowControl, LeastAttained, Waiting};
@@ -17,6 +18,9 @@ pub(crate) struct Desk {
     /// The board as it was read or written last.
     bytes: Vec<u8>,
     pub(crate) queues: Queues,
+    /// Running requests that may be ended, and whether they were told to.
+    pub(crate) running: Vec<(Victim, bool)>,
+    runs: u64,
     /// Who this worker is on the board, and under which number it is woken.
     owner: u64,
     slot: u8,
@@ -42,6 +46,8 @@ impl Desk {
             key: board::key(pool),
             bytes: Vec::new(),
             queues: Queues::default(),
+            running: Vec::new(),
+            runs: 0,
             owner,
             slot: 0,
             is_untold: false,
@@ -161,7 +167,8 @@ impl Desk {
 
     /// Shows what waits here, where that is not shown or was not lately.
     pub(crate) fn tick(&mut self, shared: &impl SharedData, flow: &FlowControl, now: Timestamp) {
-        let is_due = !self.queues.is_empty() && now.apart(self.shown_at) >= board::HEARTBEAT;
+        let is_shown = !self.queues.is_empty() || !self.running.is_empty();
+        let is_due = is_shown && now.apart(self.shown_at) >= board::HEARTBEAT;
         if is_due || self.is_untold {
             self.show(shared, flow, now);
         }
@@ -196,7 +203,75 @@ impl Desk {
             slot: self.slot,
             heartbeat: now,
             flows: self.queues.shown(&flow.bands),
+            running: self.first_victims(),
         }
+    }
+
+    /// Those of the running requests here that would be ended first, as many as a step ends.
+    fn first_victims(&self) -> Vec<(u64, i32, Timestamp)> {
+        let open = self.running.iter().filter(|(_, is_told)| !is_told);
+        let open: Vec<Victim> = open.map(|(victim, _)| *victim).collect();
+        let first = choose(&open, i32::MAX, STEP_MAX);
+        let shown = |(_, run): (u64, u64)| {
+            let victim = open.iter().find(|it| it.run == run)?;
+            Some((run, victim.priority, victim.sent_at))
+        };
+        first.into_iter().filter_map(shown).collect()
+    }
+
+    /// Takes note of a running request that may be ended; its number.
+    pub(crate) fn run(
+        &mut self,
+        shared: &impl SharedData,
+        flow: &FlowControl,
+        priority: i32,
+        now: Timestamp,
+    ) -> u64 {
+        self.runs += 1;
+        let victim = Victim {
+            owner: self.owner,
+            run: self.runs,
+            priority,
+            sent_at: now,
+        };
+        self.running.push((victim, false));
+        self.show(shared, flow, now);
+        self.runs
+    }
+
+    /// Takes note of its end; when it was told to, others may be after `grace`.
+    pub(crate) fn end_run(
+        &mut self,
+        shared: &impl SharedData,
+        flow: &FlowControl,
+        (run, grace): (u64, Span),
+        now: Timestamp,
+    ) {
+        self.running.retain(|(it, _)| it.run != run);
+        let victim = (self.owner, run);
+        self.change(shared, flow, now, |board| {
+            board.reclaim.end(victim, grace, now);
+        });
+    }
+
+    /// Chooses running requests to end for a band of `priority`, unless that is under way; the
+    /// workers that hold them.
+    pub(crate) fn reclaim(
+        &mut self,
+        shared: &impl SharedData,
+        flow: &FlowControl,
+        (priority, count): (i32, usize),
+        now: Timestamp,
+    ) -> Vec<u64> {
+        self.change(shared, flow, now, |board| {
+            if board.reclaim.is_over(now) {
+                let running: Vec<Victim> = board.victims().collect();
+                board.reclaim.victims = choose(&running, priority, count);
+                board.reclaim.at = now;
+            }
+        });
+        let victims = self.board(now).reclaim.victims;
+        victims.into_iter().map(|(owner, _)| owner).collect()
     }
 
     fn show(&mut self, shared: &impl SharedData, flow: &FlowControl, now: Timestamp) {

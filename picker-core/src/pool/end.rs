@@ -92,6 +92,9 @@ impl Pool {
             load.cached_tokens = load.cached_tokens.wrapping_add(cached);
         }
         self.means.learn(ticket.bytes, answered);
+        if ticket.run.is_some() {
+            self.end_run(shared, ticket, now);
+        }
         if ticket.flow.is_some() {
             self.attain(shared, ticket, answered, now);
         }

@@ -71,7 +71,7 @@ impl Pool {
         }
         let band = flow.band_of(request.priority);
         self.desk.read(shared);
-        if self.desk.is_blank() || self.desk.board(now).rows.is_empty() {
+        if self.desk.is_blank() || self.desk.board(now).is_idle() {
             self.desk.cycle += 1;
             let gate = Gate {
                 band,
@@ -138,7 +138,7 @@ impl Pool {
             return Turn::Nobody;
         }
         let board = self.desk.board(now);
-        if board.rows.is_empty() {
+        if board.is_idle() {
             return Turn::Nobody;
         }
         self.catch_up(shared, now);
@@ -156,8 +156,10 @@ impl Pool {
                 continue;
             };
             // Lower bands do not overtake one that has to wait.
-            if ceilings.get(place).is_none_or(|it| saturation >= *it) {
-                return Turn::Nobody;
+            let ceiling = ceilings.get(place).copied().unwrap_or_default();
+            if saturation >= ceiling {
+                let of = (&board, band.priority);
+                return self.reclaim(shared, of, (saturation, ceiling), now);
             }
             if next.owner == self.tally.owner() {
                 let first = self.desk.queues.first(place, &next.id);
@@ -217,7 +219,7 @@ impl Pool {
     /// The requests that have waited as long as they may, and keeps the others in their places; to
     /// be called every few milliseconds while something waits here.
     pub fn expired(&mut self, shared: &impl SharedData, now: Timestamp) -> Vec<(WaitId, Refusal)> {
-        if self.desk.queues.is_empty() {
+        if self.desk.queues.is_empty() && self.desk.running.is_empty() {
             return Vec::new();
         }
         self.catch_up(shared, now);
