@@ -48,13 +48,12 @@ impl Worker {
             .map(|pool| WorkerPool::new(pool, config.session_key, owner))
             .collect();
         let draws = Draws::new(host::random());
-        let mut asked: Vec<String> = config
-            .pools
-            .iter()
-            .flat_map(|pool| pool.plan.headers.iter().cloned())
-            .collect();
-        asked.sort_unstable();
-        asked.dedup();
+        let mut asked: Vec<String> = Vec::new();
+        for name in config.pools.iter().flat_map(|pool| &pool.plan.headers) {
+            if !asked.contains(name) {
+                asked.push(name.clone());
+            }
+        }
         Self {
             asked,
             queues: config.pools.iter().any(|it| it.plan.flow.is_some()),

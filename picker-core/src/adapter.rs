@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::bytes::{Reader, Writer};
 use crate::request::Request;
 use crate::snapshot::EndpointState;
+use crate::sort::sort;
 use crate::twin::Twins;
 use crate::{EndpointId, Timestamp};
 
@@ -55,7 +56,7 @@ impl ListedAdapters {
             };
             let names = lora.running.iter().chain(&lora.waiting);
             let mut adapters: Vec<u64> = names.map(|name| adapter_hash(name)).collect();
-            adapters.sort_unstable();
+            sort(&mut adapters);
             adapters.dedup();
             let read_at = endpoint.scraped_at;
             let is_new = before

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use crate::exposition::{Labels, Sample, unescape};
 use crate::metrics::Lora;
+use crate::sort::sort;
 use crate::time::Timestamp;
 
 /// The newest of the LoRA lines, which stay on the page for every combination there ever was.
@@ -51,7 +52,7 @@ impl<'a> NewestLora<'a> {
                 .filter(|it| !it.is_empty())
                 .map(String::from)
                 .collect();
-            names.sort_unstable();
+            sort(&mut names);
             names.dedup();
             names
         };

@@ -30,6 +30,7 @@ use crate::engine::EngineKind;
 use crate::plan::Plan;
 use crate::pool::Labels;
 use crate::session::SessionKey;
+use crate::sort::sort_by;
 use crate::time::Span;
 
 pub use error::{AddressFault, Cause, ConfigError, ConfigWarning, Wanted};
@@ -217,7 +218,7 @@ impl PoolConfig {
         let labelled = self.endpoints.iter().filter(|it| !it.labels.is_empty());
         let mut labels: Vec<(Address, Labels)> =
             labelled.map(|it| (it.address, it.labels.clone())).collect();
-        labels.sort_unstable_by_key(|(address, _)| *address);
+        sort_by(&mut labels, |(one, _), (other, _)| one.cmp(other));
         labels
     }
 }

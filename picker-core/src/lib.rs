@@ -70,6 +70,7 @@ mod shape;
 mod share;
 mod shared;
 mod snapshot;
+mod sort;
 mod sources;
 mod stats;
 mod tally;

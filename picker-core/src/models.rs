@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::exposition::{Line, Lines};
 use crate::reading::PageError;
+use crate::sort::sort;
 
 /// A name that an endpoint answers to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -37,7 +38,7 @@ pub(crate) fn read_models(body: &[u8]) -> Option<Vec<ServedModel>> {
         })
     });
     let mut models: Vec<ServedModel> = served.take(MODELS_MAX).collect();
-    models.sort_unstable();
+    sort(&mut models);
     models.dedup_by(|next, kept| next.id == kept.id);
     Some(models)
 }

@@ -13,6 +13,7 @@ use crate::exposition::{Line, Lines, Sample, Unread, number};
 use crate::mapping::{Engine, EngineMapping, Meaning};
 use crate::metrics::EndpointMetrics;
 use crate::series::{Engines, Series, SeriesKey};
+use crate::sort::sort_by;
 use crate::time::Timestamp;
 
 /// What a metrics page says, and what was odd about it.
@@ -326,9 +327,9 @@ impl<'a> Tally<'a> {
                 Some((name.clone(), engines.mean(Gauge::Attribute(place))?))
             });
             metrics.attributes = known.collect();
-            metrics
-                .attributes
-                .sort_by(|(one, _), (other, _)| one.cmp(other));
+            sort_by(&mut metrics.attributes, |(one, _), (other, _)| {
+                one.cmp(other)
+            });
         }
         Ok(Reading { metrics, warnings })
     }

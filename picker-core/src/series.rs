@@ -16,6 +16,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::engine::Gauge;
 use crate::exposition::Labels;
 use crate::metrics::EndpointMetrics;
+use crate::sort::sort_by;
 
 /// One gauge of one series.
 #[derive(Clone, Copy)]
@@ -86,7 +87,10 @@ impl Engines {
     pub(crate) fn new(series: Vec<Series>) -> Self {
         // The sort is stable, so the last of a repeated series comes last in its run.
         let mut series: Vec<(usize, Series)> = series.into_iter().enumerate().collect();
-        series.sort_by_key(|(_, it)| (it.gauge, it.key.engine, it.key.identity));
+        let key = |it: &Series| (it.gauge, it.key.engine, it.key.identity);
+        sort_by(&mut series, |(_, one), (_, other)| {
+            key(one).cmp(&key(other))
+        });
         let mut engines: Vec<(usize, Series)> = Vec::with_capacity(series.len());
         let mut series = series.into_iter().peekable();
         while let Some((order, it)) = series.next() {
@@ -105,7 +109,8 @@ impl Engines {
                 _ => engines.push((order, it)),
             }
         }
-        engines.sort_by_key(|(order, it)| (it.gauge, *order));
+        let key = |(order, it): &(usize, Series)| (it.gauge, *order);
+        sort_by(&mut engines, |one, other| key(one).cmp(&key(other)));
         Self(engines.into_iter().map(|(_, it)| it).collect())
     }
 

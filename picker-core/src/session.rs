@@ -22,6 +22,7 @@ use crate::plan::Plan;
 use crate::request::Request;
 use crate::shared::SharedData;
 use crate::snapshot::EndpointState;
+use crate::sort::sort;
 use crate::{Address, EndpointId, Span, Timestamp};
 
 /// How those who come back find their endpoint: what `session-affinity-scorer` and
@@ -128,7 +129,7 @@ impl Sessions {
             .iter()
             .filter_map(|it| Some((self.token(it.address)?, it.id)));
         let mut tokens: Vec<(u64, EndpointId)> = tokens.collect();
-        tokens.sort_unstable();
+        sort(&mut tokens);
         self.tokens = tokens;
     }
 

@@ -14,6 +14,7 @@ use super::eviction::{Reclaim, Victim};
 use super::fairness::{Fairness, Flow, LeastAttained};
 use super::ordering::Rank;
 use crate::bytes::{Reader, Writer};
+use crate::sort::sort_by;
 use crate::{Span, Timestamp};
 
 /// What all workers show, and what they remember together of who was served.
@@ -217,7 +218,7 @@ impl Board {
             .filter(|(_, it)| it.priority == priority)
             .collect();
         // Of each flow the first of all workers; of equals the same for everyone.
-        heads.sort_unstable_by(|(left_row, left), (right_row, right)| {
+        sort_by(&mut heads, |(left_row, left), (right_row, right)| {
             let by_flow = left.id.cmp(&right.id);
             let by_head = by_flow.then(left.head.cmp(&right.head));
             by_head.then(left_row.owner.cmp(&right_row.owner))

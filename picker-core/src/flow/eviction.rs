@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 
+use crate::sort::sort_by;
 use crate::{Span, Timestamp};
 
 /// A running request that may be ended.
@@ -54,7 +55,8 @@ impl Reclaim {
 /// latest.
 pub(crate) fn choose(running: &[Victim], priority: i32, count: usize) -> Vec<(u64, u64)> {
     let mut lower: Vec<&Victim> = running.iter().filter(|it| it.priority < priority).collect();
-    lower.sort_unstable_by_key(|it| (it.priority, core::cmp::Reverse(it.sent_at), it.owner));
+    let key = |it: &Victim| (it.priority, core::cmp::Reverse(it.sent_at), it.owner);
+    sort_by(&mut lower, |left, right| key(left).cmp(&key(right)));
     let victims = lower.iter().take(count.min(STEP_MAX));
     victims.map(|it| (it.owner, it.run)).collect()
 }

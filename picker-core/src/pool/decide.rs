@@ -10,6 +10,7 @@ use crate::latency::Prediction;
 use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::session::{Affinity, Pin};
+use crate::sort::sort;
 use crate::ticket::Pick;
 use crate::twin::Held;
 use crate::{EndpointId, Timestamp};
@@ -174,7 +175,7 @@ impl Pool {
             return Vec::new();
         }
         let mut media: Vec<u64> = request.media.iter().map(|it| it.hash).collect();
-        media.sort_unstable();
+        sort(&mut media);
         media.dedup();
         media
     }

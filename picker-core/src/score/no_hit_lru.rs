@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use super::Score;
 use crate::candidate::Context;
+use crate::sort::{sort, sort_by};
 
 /// `size` is how many endpoints are remembered, those that got one last.
 pub(super) fn score(size: usize, cx: &Context<'_>, scores: &mut [Score]) {
@@ -17,12 +18,12 @@ pub(super) fn score(size: usize, cx: &Context<'_>, scores: &mut [Score]) {
     }
     let got = cx.candidates.iter().map(|it| it.cold_at);
     let mut remembered: Vec<u64> = got.clone().filter(|at| *at > 0).collect();
-    remembered.sort_unstable();
+    sort(&mut remembered);
     let forgotten = remembered.len().saturating_sub(size);
     let oldest = remembered.get(forgotten).copied().unwrap_or(u64::MAX);
     let got: Vec<u64> = got.map(|at| if at < oldest { 0 } else { at }).collect();
     let mut order: Vec<usize> = (0..got.len()).collect();
-    order.sort_by_key(|place| got.get(*place));
+    sort_by(&mut order, |one, other| got.get(*one).cmp(&got.get(*other)));
     let last = order.len().saturating_sub(1).max(1) as f64;
     for (rank, place) in order.into_iter().enumerate() {
         if let Some(score) = scores.get_mut(place) {

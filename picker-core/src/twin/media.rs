@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 
 use crate::BlockHash;
 use crate::bytes::{Reader, Writer};
+use crate::sort::sort;
 
 /// The media of one endpoint.
 #[derive(Default)]
@@ -75,7 +76,7 @@ impl MediaCache {
             .iter()
             .map(|(hash, used)| (*used, *hash))
             .collect();
-        by_use.sort_unstable();
+        sort(&mut by_use);
         by_use
     }
 }

@@ -16,6 +16,7 @@ use crate::kv_source::KvSource;
 use crate::plan::{Foretelling, Report};
 use crate::producers::Producers;
 use crate::score::ScorerKind;
+use crate::sort::sort;
 use crate::sources::{DataSources, Target};
 
 impl Plugins {
@@ -35,7 +36,7 @@ impl Plugins {
     pub(super) fn headers(&self) -> Vec<String> {
         let headers = self.list.iter().flat_map(|it| it.roles.headers.iter());
         let mut headers: Vec<String> = headers.map(|it| it.to_ascii_lowercase()).collect();
-        headers.sort_unstable();
+        sort(&mut headers);
         headers.dedup();
         headers
     }
