@@ -8,6 +8,7 @@
 mod admin;
 mod catalogue;
 mod error;
+mod filter;
 mod nearest;
 mod node;
 mod picker;
@@ -34,7 +35,7 @@ use crate::sort::sort_by;
 use crate::time::Span;
 
 pub use error::{AddressFault, Cause, ConfigError, ConfigWarning, Wanted};
-use node::{Node, Object, Report};
+use node::{Node, Report};
 pub use schema::{config_schema, picker_schema};
 
 /// What one instance of the plugin is for.
@@ -189,7 +190,7 @@ pub fn parse(bytes: &[u8]) -> Result<Role, Vec<ConfigError>> {
         vec![ConfigError { path, cause }]
     })?;
     let report = Report::new();
-    let role = Node::root(&tree, &report).object(role);
+    let role = Node::root(&tree, &report).object(filter::role);
     let (errors, warnings) = report.finish();
     let mut role = role.filter(|_| errors.is_empty()).ok_or(errors)?;
     if let Role::Filter(config) = &mut role {
@@ -273,66 +274,6 @@ fn tree(bytes: &[u8]) -> Result<Value, Cause> {
             reason: reason.into(),
         }
     })
-}
-
-fn role(root: &mut Object<'_>) -> Role {
-    if let Some(serve) = root.key("serve") {
-        serve.choice("role", &[("page", ())]);
-        for key in ["pools", "destination", "paths", "sessionKey", "strict"] {
-            if let Some(other) = root.key(key) {
-                other.fail(Cause::BesidePage);
-            }
-        }
-        return Role::Page;
-    }
-    Role::Filter(Box::new(Config {
-        pools: pool::pools(root),
-        destination: root.section("destination", destination),
-        paths: root.section("paths", |paths| Paths {
-            prefixes: paths.texts("prefixes", PATH_PREFIXES_MAX, Wanted::Path, is_path),
-            admin: paths
-                .texts_if_given("admin", ADMIN_PATHS_MAX, Wanted::Path, is_path)
-                .unwrap_or_else(|| admin::PATHS.map(String::from).to_vec()),
-        }),
-        session_key: root.key("sessionKey").and_then(|it| session_key(&it)),
-        strict: root
-            .key("strict")
-            .and_then(|it| it.boolean())
-            .unwrap_or_default(),
-        warnings: Vec::new(),
-    }))
-}
-
-/// The key that a text stands for.
-fn session_key(node: &Node<'_>) -> Option<SessionKey> {
-    let text = node.text()?;
-    if !(SESSION_KEY_BYTES_MIN..=TEXT_BYTES_MAX).contains(&text.len()) {
-        // A secret is not repeated.
-        node.fail(Cause::told(
-            "the key of session tokens is too short to be a secret, or too long".into(),
-            alloc::format!("draw one of {SESSION_KEY_BYTES_MIN} to {TEXT_BYTES_MAX} bytes"),
-        ));
-        return None;
-    }
-    Some(SessionKey::new(text))
-}
-
-fn destination(section: &mut Object<'_>) -> Destination {
-    let by_header = section.key("via").and_then(|via| {
-        via.choice(
-            "way to tell the destination",
-            &[("header", true), ("filterState", false)],
-        )
-    });
-    let header = section.key("header");
-    if by_header == Some(false) {
-        if let Some(header) = header {
-            header.fail(Cause::HeaderUnused);
-        }
-        return Destination::FilterState;
-    }
-    let name = header.and_then(|it| it.text_that(Wanted::HeaderName, is_header_name));
-    Destination::Header(name.unwrap_or(DESTINATION_HEADER).to_ascii_lowercase())
 }
 
 /// Whether `text` is a header name that a filter may set.
