@@ -17,6 +17,7 @@ mod protobuf;
 mod schema;
 mod show;
 mod table;
+mod trust;
 mod units;
 
 use alloc::boxed::Box;
@@ -33,6 +34,7 @@ use crate::pool::Labels;
 use crate::session::SessionKey;
 use crate::sort::sort_by;
 use crate::time::Span;
+use crate::trust::Trust;
 
 pub use error::{AddressFault, Cause, ConfigError, ConfigWarning, Wanted};
 use node::{Node, Report};
@@ -63,6 +65,8 @@ pub struct Config {
     pub session_key: Option<SessionKey>,
     /// Whether a request whose body cannot be read is refused instead of routed by load.
     pub strict: bool,
+    /// Where the priorities and the tenants of requests are found.
+    pub trust: Trust,
     /// What was read differently from what is written.
     pub warnings: Vec<ConfigWarning>,
 }
@@ -82,6 +86,8 @@ pub struct PoolConfig {
     pub scrape: ScrapeConfig,
     /// What is assumed about the endpoints' prefix caches.
     pub cache: CacheConfig,
+    /// How much requests matter, by names that they may give; no name twice.
+    pub objectives: Vec<Objective>,
     /// How endpoints are chosen.
     pub plan: Plan,
     /// Whether every choice leaves the totals of all endpoints in filter state.
@@ -115,6 +121,15 @@ pub struct EndpointConfig {
     pub labels: Vec<(String, String)>,
     /// Its engine: the label `llm-d.ai/engine-type`, else the pool's.
     pub engine: EngineKind,
+}
+
+/// How much requests of a kind matter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Objective {
+    /// Its name.
+    pub name: String,
+    /// The larger, the more they matter; below 0 they may be refused when the pool is full.
+    pub priority: i32,
 }
 
 /// How the metrics of a pool are collected.
@@ -222,6 +237,17 @@ impl PoolConfig {
         sort_by(&mut labels, |(one, _), (other, _)| one.cmp(other));
         labels
     }
+
+    /// How much a request matters that names this objective; 0 when there is none of that name.
+    pub fn priority_of(&self, name: Option<&str>) -> i32 {
+        name.and_then(|it| self.objective(it)).unwrap_or_default()
+    }
+
+    /// The priority of the objective of this name.
+    pub(crate) fn objective(&self, name: &str) -> Option<i32> {
+        let objective = self.objectives.iter().find(|it| it.name == name);
+        objective.map(|it| it.priority)
+    }
 }
 
 impl Match {
@@ -309,6 +335,12 @@ const ENDPOINTS_MAX: usize = 2048;
 
 /// Labels of one endpoint, as many as a busy Kubernetes pod has, and more.
 const LABELS_MAX: usize = 64;
+
+/// Objectives of one pool; each may be a band of its own.
+const OBJECTIVES_MAX: usize = 64;
+
+/// Headers that one thing is looked for in, and keys that lead to a value in dynamic metadata.
+const TRUST_NAMES_MAX: usize = 16;
 
 /// Values of one list in `match`.
 const MATCH_VALUES_MAX: usize = 256;

@@ -78,6 +78,7 @@ mod ticket;
 mod time;
 mod timing;
 mod topology;
+mod trust;
 mod twin;
 
 pub use adapter::AdapterFit;
@@ -89,7 +90,7 @@ pub use cel::{Expression, ExpressionError, ExpressionFault, UsageReport};
 pub use collector::{Collector, PERIOD_MAX, PoolScrape};
 pub use config::{
     AddressFault, CONFIG_ERRORS_MAX, CacheConfig, Cause, Config, ConfigError, ConfigWarning,
-    Destination, EndpointConfig, FailureMode, Limits, Match, Paths, PoolConfig, Role,
+    Destination, EndpointConfig, FailureMode, Limits, Match, Objective, Paths, PoolConfig, Role,
     SCRAPE_INTERVAL_MIN, ScrapeConfig, Wanted, config_schema, parse as parse_config, parse_picker,
     picker_schema,
 };
@@ -153,4 +154,5 @@ pub use ticket::{Answered, Pick, Ticket};
 pub use time::{Span, Timestamp};
 pub use timing::{Timed, Timing};
 pub use topology::{Level, Topology};
+pub use trust::{DEFAULT_FLOW, FAIRNESS_ID_BYTES_MAX, Trust, TrustSource};
 pub use twin::{Held, Twins};

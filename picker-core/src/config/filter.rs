@@ -8,7 +8,7 @@ use super::error::{Cause, Wanted};
 use super::node::{Node, Object};
 use super::{
     ADMIN_PATHS_MAX, Config, DESTINATION_HEADER, Destination, PATH_PREFIXES_MAX, Paths, Role,
-    SESSION_KEY_BYTES_MIN, TEXT_BYTES_MAX, admin, is_header_name, is_path, pool,
+    SESSION_KEY_BYTES_MIN, TEXT_BYTES_MAX, admin, is_header_name, is_path, pool, trust,
 };
 use crate::session::SessionKey;
 
@@ -16,7 +16,14 @@ use crate::session::SessionKey;
 pub(super) fn role(root: &mut Object<'_>) -> Role {
     if let Some(serve) = root.key("serve") {
         serve.choice("role", &[("page", ())]);
-        for key in ["pools", "destination", "paths", "sessionKey", "strict"] {
+        for key in [
+            "pools",
+            "destination",
+            "paths",
+            "sessionKey",
+            "strict",
+            "trust",
+        ] {
             if let Some(other) = root.key(key) {
                 other.fail(Cause::BesidePage);
             }
@@ -37,6 +44,7 @@ pub(super) fn role(root: &mut Object<'_>) -> Role {
             .key("strict")
             .and_then(|it| it.boolean())
             .unwrap_or_default(),
+        trust: root.section("trust", trust::trust),
         warnings: Vec::new(),
     }))
 }

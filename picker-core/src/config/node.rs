@@ -259,6 +259,15 @@ impl<'a> Node<'a> {
         Some(integer)
     }
 
+    /// A whole number of 32 bits.
+    pub(super) fn small_integer(&self) -> Option<i32> {
+        let integer = i32::try_from(self.integer(Wanted::Integer)?).ok();
+        if integer.is_none() {
+            self.out_of_range(i32::MIN.to_string(), i32::MAX.to_string());
+        }
+        integer
+    }
+
     /// A whole number from `least` to `most`.
     pub(super) fn integer_within(&self, wanted: Wanted, least: u64, most: u64) -> Option<u64> {
         let integer = self.integer(wanted)?;

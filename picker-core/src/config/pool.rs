@@ -10,10 +10,10 @@ use super::error::{AddressFault, Cause, ConfigWarning, Wanted};
 use super::node::{Node, Object};
 use super::{
     CAPACITY_TOKENS_MAX, CacheConfig, DURATIONS, ENDPOINTS_MAX, EndpointConfig, FailureMode,
-    LABELS_MAX, Limits, MATCH_VALUES_MAX, Match, POOL_NAME_BYTES_MAX, POOLS_MAX, PoolConfig,
-    REQUEST_BODY_BYTES, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MIN, SCRAPE_CLUSTER,
-    SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, STALENESS_THRESHOLD, ScrapeConfig,
-    TEXT_BYTES_MAX, is_path, picker,
+    LABELS_MAX, Limits, MATCH_VALUES_MAX, Match, OBJECTIVES_MAX, Objective, POOL_NAME_BYTES_MAX,
+    POOLS_MAX, PoolConfig, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MIN,
+    SCRAPE_CLUSTER, SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, STALENESS_THRESHOLD,
+    ScrapeConfig, TEXT_BYTES_MAX, is_path, picker,
 };
 use crate::endpoint::Address;
 use crate::engine::EngineKind;
@@ -62,6 +62,7 @@ fn pool(pool: &mut Object<'_>) -> PoolConfig {
     let list = pool.needed("endpoints", Wanted::Endpoints);
     let scrape = pool.section("scrape", |it| scrape(it, engine));
     let cache = pool.section("cache", |it| cache(it, &name));
+    let objectives = objectives(pool);
     let plan = picker::plan(pool);
     if let Some(interval) = plan.sources.metrics.interval
         && scrape.staleness_threshold <= interval
@@ -77,6 +78,7 @@ fn pool(pool: &mut Object<'_>) -> PoolConfig {
         endpoints: list.map_or_else(Vec::new, |it| endpoints(&it, engine, &plan.sources.engines)),
         scrape,
         cache,
+        objectives,
         plan,
         emit_scores: pool
             .key("emitScores")
@@ -264,6 +266,38 @@ fn cache(section: &mut Object<'_>, pool_name: &str) -> CacheConfig {
     }
 }
 
+fn objectives(pool: &mut Object<'_>) -> Vec<Objective> {
+    let list = pool.key("objectives").map(|it| it.list(OBJECTIVES_MAX));
+    let mut objectives: Vec<Objective> = Vec::new();
+    let mut places: Vec<String> = Vec::new();
+    for node in list.into_iter().flatten() {
+        let Some(objective) = node.object(objective).flatten() else {
+            continue;
+        };
+        match objectives.iter().position(|it| it.name == objective.name) {
+            Some(first) => node.fail(Cause::Duplicate {
+                what: "name",
+                value: objective.name,
+                first: places.get(first).cloned().unwrap_or_default(),
+            }),
+            None => {
+                objectives.push(objective);
+                places.push(node.path().to_string());
+            }
+        }
+    }
+    objectives
+}
+
+fn objective(objective: &mut Object<'_>) -> Option<Objective> {
+    let name = objective.needed("name", Wanted::Name);
+    let priority = objective.key("priority").and_then(|it| it.small_integer());
+    Some(Objective {
+        name: name?.text_that(Wanted::Name, is_name)?.to_string(),
+        priority: priority.unwrap_or_default(),
+    })
+}
+
 fn limits(section: &mut Object<'_>) -> Limits {
     let bytes = section.key("requestBodyBytes");
     let bytes = bytes.and_then(|it| it.size_within(REQUEST_BODY_BYTES_MIN, REQUEST_BODY_BYTES_MAX));
@@ -273,7 +307,7 @@ fn limits(section: &mut Object<'_>) -> Limits {
 }
 
 /// Whether `text` is some name.
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= TEXT_BYTES_MAX
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::pool::FAILURE_MODES;
 use super::{Config, Destination, EndpointConfig, Match, PoolConfig, ScrapeConfig, units};
 use crate::time::Span;
+use crate::trust::TrustSource;
 
 impl Config {
     /// The configuration in effect as JSON, indented; without the key of session tokens, which is a
@@ -25,6 +26,10 @@ impl Config {
             "destination": destination,
             "paths": {"prefixes": self.paths.prefixes, "admin": self.paths.admin},
             "strict": self.strict,
+            "trust": {
+                "priority": trusted(&self.trust.priority),
+                "fairness": trusted(&self.trust.fairness),
+            },
         });
         format!("{document:#}")
     }
@@ -39,6 +44,10 @@ impl PoolConfig {
 
 fn pool(pool: &PoolConfig) -> Value {
     let endpoints: Vec<Value> = pool.endpoints.iter().map(endpoint).collect();
+    let objectives = pool.objectives.iter();
+    let objectives: Vec<Value> = objectives
+        .map(|it| json!({"name": it.name, "priority": it.priority}))
+        .collect();
     let capacity = match pool.cache.capacity_tokens {
         Some(tokens) => json!(tokens),
         None => json!("auto"),
@@ -53,6 +62,7 @@ fn pool(pool: &PoolConfig) -> Value {
         "endpoints": endpoints,
         "scrape": scrape(&pool.scrape),
         "cache": {"capacityTokens": capacity, "hashSeed": pool.cache.hash_seed},
+        "objectives": objectives,
         "picker": pool.plan.document,
         "emitScores": pool.emit_scores,
         "failureMode": failure_mode.map(|(name, _)| *name),
@@ -86,4 +96,18 @@ fn scrape(scrape: &ScrapeConfig) -> Value {
         "path": scrape.path,
         "stalenessThreshold": duration(scrape.staleness_threshold),
     })
+}
+
+fn trusted(source: &TrustSource) -> Value {
+    match source {
+        TrustSource::Headers(names) => match names.as_slice() {
+            [name] => json!({"header": name}),
+            names => json!({"header": names}),
+        },
+        TrustSource::Metadata { namespace, path } => {
+            json!({"metadata": {"namespace": namespace, "path": path}})
+        }
+        TrustSource::FilterState(name) => json!({"filterState": name}),
+        TrustSource::Nobody => json!({"none": true}),
+    }
 }

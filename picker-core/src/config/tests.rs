@@ -42,6 +42,7 @@ fn what_is_left_out_has_a_default() {
                 "stalenessThreshold": "2s",
             },
             "cache": {"capacityTokens": "auto", "hashSeed": "a"},
+            "objectives": [],
             "emitScores": false,
             "failureMode": "FailOpen",
             "limits": {"requestBodyBytes": "32Mi"},
@@ -49,6 +50,16 @@ fn what_is_left_out_has_a_default() {
         "destination": {"via": "header", "header": "x-gateway-destination-endpoint"},
         "paths": {"prefixes": [], "admin": admin::PATHS},
         "strict": false,
+        "trust": {
+            "priority": {"header": [
+                "x-llm-d-inference-objective",
+                "x-gateway-inference-objective",
+            ]},
+            "fairness": {"header": [
+                "x-llm-d-inference-fairness-id",
+                "x-gateway-inference-fairness-id",
+            ]},
+        },
     });
     let without_picker = |document: &Value| {
         let mut effective = effective(document);
@@ -68,6 +79,29 @@ fn what_is_left_out_has_a_default() {
 /// Of each object a key and a value other than its default; of the picker, what changes the
 /// profile.
 fn changes() -> Vec<(&'static str, Value)> {
+    let mut changes = changes_of_pools();
+    changes.extend([
+        ("destination/via", json!("filterState")),
+        ("destination/header", json!("x-endpoint")),
+        ("paths/prefixes", json!(["/openai"])),
+        ("paths/admin", json!([])),
+        ("sessionKey", json!("0123456789abcdef")),
+        ("strict", json!(true)),
+        ("trust/priority/header", json!("x-objective")),
+        ("trust/priority/filterState", json!("objective")),
+        ("trust/priority/none", json!(true)),
+        ("trust/priority/metadata/namespace", json!("jwt")),
+        ("trust/priority/metadata/path", json!(["claims"])),
+        ("trust/fairness/header", json!("x-tenant")),
+        ("trust/fairness/filterState", json!("tenant")),
+        ("trust/fairness/none", json!(true)),
+        ("trust/fairness/metadata/namespace", json!("jwt")),
+        ("trust/fairness/metadata/path", json!(["claims"])),
+    ]);
+    changes
+}
+
+fn changes_of_pools() -> Vec<(&'static str, Value)> {
     vec![
         ("pools/name", json!("b")),
         ("pools/match/clusters", json!(["c"])),
@@ -128,15 +162,11 @@ fn changes() -> Vec<(&'static str, Value)> {
             json!("queue-scorer"),
         ),
         ("pools/picker/schedulingProfiles/plugins/weight", json!(7)),
+        ("pools/objectives/name", json!("o")),
+        ("pools/objectives/priority", json!(1)),
         ("pools/emitScores", json!(true)),
         ("pools/failureMode", json!("FailClose")),
         ("pools/limits/requestBodyBytes", json!("1Mi")),
-        ("destination/via", json!("filterState")),
-        ("destination/header", json!("x-endpoint")),
-        ("paths/prefixes", json!(["/openai"])),
-        ("paths/admin", json!([])),
-        ("sessionKey", json!("0123456789abcdef")),
-        ("strict", json!(true)),
     ]
 }
 
@@ -162,6 +192,13 @@ fn every_key_changes_something() {
         }
         let mut document = with_pool(json!({}));
         set(&mut document, path, &value);
+        if path.starts_with("pools/objectives") {
+            set(&mut document, "pools/objectives/name", &json!("o"));
+        }
+        if let Some((metadata, _)) = path.split_once("/metadata/") {
+            let whole = json!({"namespace": "jwt", "path": ["claims"]});
+            set(&mut document, &format!("{metadata}/metadata"), &whole);
+        }
         if path.starts_with("pools/picker/schedulingProfiles") {
             set(
                 &mut document,
@@ -284,6 +321,7 @@ fn the_effective_configuration_reads_back_as_the_same() {
                         {"pluginRef": "again", "weight": 1},
                     ]}],
                 },
+                "objectives": [{"name": "batch", "priority": -2147483648}, {"name": "x"}],
                 "failureMode": "FailClose",
                 "limits": {"requestBodyBytes": 1025},
             },
@@ -292,6 +330,10 @@ fn the_effective_configuration_reads_back_as_the_same() {
         "destination": {"via": "filterState"},
         "paths": {"prefixes": ["/openai", "/a/b"], "admin": ["/sleep"]},
         "strict": true,
+        "trust": {
+            "priority": {"metadata": {"namespace": "envoy.jwt", "path": ["claims", "priority"]}},
+            "fairness": {"header": ["X-Tenant"]},
+        },
     });
     for document in [with_pool(json!({})), everything] {
         let config = config(&document);
@@ -350,14 +392,15 @@ fn a_mistake_says_where_what_and_how_to_put_it_right() {
         ],
     );
     check_pool(
-        json!({"scrap": {}, "scrape": {"intervall": "1s"}, "wieght": 2, "objectives": []}),
+        json!({"scrap": {}, "scrape": {"intervall": "1s"}, "wieght": 2, "modelRewrites": []}),
         &[
             "pools[0].scrape.intervall: \"intervall\" is no known key. Fix: write \"interval\".",
-            "pools[0].objectives: \"objectives\" is no known key. Fix: use one of name, match, \
-             engine, endpoints, scrape, cache, picker, emitScores, failureMode, limits.",
+            "pools[0].modelRewrites: \"modelRewrites\" is no known key. Fix: use one of name, \
+             match, engine, endpoints, scrape, cache, objectives, picker, emitScores, failureMode, \
+             limits.",
             "pools[0].scrap: \"scrap\" is no known key. Fix: write \"scrape\".",
             "pools[0].wieght: \"wieght\" is no known key. Fix: use one of name, match, engine, \
-             endpoints, scrape, cache, picker, emitScores, failureMode, limits.",
+             endpoints, scrape, cache, objectives, picker, emitScores, failureMode, limits.",
         ],
     );
     check_pool(
@@ -716,6 +759,13 @@ fn lists_have_limits() {
         };
         (0..count).map(pool).collect()
     };
+    let objectives = |count: usize| {
+        (0..count)
+            .map(|it| json!({"name": it.to_string()}))
+            .collect()
+    };
+    let headers = |count: usize| (0..count).map(|it| json!(format!("x-{it}"))).collect();
+    let metadata = |count: usize| json!({"namespace": "a", "path": texts(count)});
     let check = |path: &str, most: usize, list: &dyn Fn(usize) -> Value| {
         for (count, expected) in [(most, vec![]), (most + 1, vec![most])] {
             let mut document = with_pool(json!({}));
@@ -741,6 +791,9 @@ fn lists_have_limits() {
     check("paths/prefixes", 64, &texts);
     check("paths/admin", 128, &texts);
     check("pools/picker/plugins", 64, &plugins);
+    check("pools/objectives", 64, &objectives);
+    check("trust/fairness/header", 16, &headers);
+    check("trust/priority/metadata", 16, &metadata);
     check("pools", 64, &pools);
     for (bytes, is_good) in [(CONFIG_BYTES_MAX, true), (CONFIG_BYTES_MAX + 1, false)] {
         let mut text = with_pool(json!({})).to_string();
@@ -770,6 +823,49 @@ fn the_list_of_mistakes_has_a_limit() {
     assert_eq!(
         mistakes[CONFIG_ERRORS_MAX],
         "configuration: 5 more mistakes."
+    );
+}
+
+#[test]
+fn an_objective_has_a_name_of_its_own_and_a_priority() {
+    let config = config(&with_pool(json!({"objectives": [
+        {"name": "chat", "priority": 100},
+        {"name": "batch", "priority": -2_147_483_648},
+        {"name": "other"},
+    ]})));
+    for (name, priority) in [
+        (Some("chat"), 100),
+        (Some("batch"), i32::MIN),
+        (Some("other"), 0),
+        (Some("Chat"), 0),
+        (Some(""), 0),
+        (None, 0),
+    ] {
+        assert_eq!(config.pools[0].priority_of(name), priority, "{name:?}");
+    }
+    check_pool(
+        json!({"objectives": [
+            {"name": "a", "priority": 1},
+            {"name": "b", "priority": 2_147_483_648_u64},
+            {"name": "c", "priority": -2_147_483_649_i64},
+            {"name": "d", "priority": 1.5},
+            {"name": "a", "priority": 1},
+            {"priority": 1},
+            {"name": ""},
+        ]}),
+        &[
+            "pools[0].objectives[1].priority: 2147483648 is not between -2147483648 and \
+             2147483647. Fix: choose a value from -2147483648 to 2147483647.",
+            "pools[0].objectives[2].priority: -2147483649 is not between -2147483648 and \
+             2147483647. Fix: choose a value from -2147483648 to 2147483647.",
+            "pools[0].objectives[3].priority: 1.5 is not a whole number. \
+             Fix: write a whole number without quotes.",
+            "pools[0].objectives[4]: the name \"a\" is already that of pools[0].objectives[0]. \
+             Fix: choose another name or remove one.",
+            "pools[0].objectives[5].name: a name is missing. Fix: write a text that is not empty.",
+            "pools[0].objectives[6].name: \"\" is not a name. \
+             Fix: write a text that is not empty.",
+        ],
     );
 }
 
@@ -1021,6 +1117,7 @@ fn set(document: &mut Value, path: &str, value: &Value) {
     let lists = [
         "pools",
         "endpoints",
+        "objectives",
         "plugins",
         "schedulingProfiles",
         "parsers",

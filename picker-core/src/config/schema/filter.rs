@@ -6,9 +6,10 @@ use super::super::pool::FAILURE_MODES;
 use super::super::units::{show_duration, show_size};
 use super::super::{
     ADMIN_PATHS_MAX, CAPACITY_TOKENS_MAX, DESTINATION_HEADER, ENDPOINTS_MAX, LABELS_MAX,
-    MATCH_VALUES_MAX, PATH_PREFIXES_MAX, POOL_NAME_BYTES_MAX, POOLS_MAX, REQUEST_BODY_BYTES,
-    REQUEST_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MIN, SCRAPE_CLUSTER, SCRAPE_INTERVAL,
-    SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, STALENESS_THRESHOLD, TEXT_BYTES_MAX, admin,
+    MATCH_VALUES_MAX, OBJECTIVES_MAX, PATH_PREFIXES_MAX, POOL_NAME_BYTES_MAX, POOLS_MAX,
+    REQUEST_BODY_BYTES, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MIN, SCRAPE_CLUSTER,
+    SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, STALENESS_THRESHOLD, TEXT_BYTES_MAX,
+    TRUST_NAMES_MAX, admin,
 };
 use super::{DRAFT, DURATION, SIZE, closed, picker_schema};
 use crate::engine::EngineKind;
@@ -41,10 +42,11 @@ pub fn config_schema() -> Value {
             json!({"type": "boolean", "default": false}),
             "Refuse a body that cannot be read, with 400, instead of routing it by load.",
         ),
+        "trust": trust(),
     }));
     schema["$schema"] = DRAFT.into();
     schema["title"] = "The configuration of the picker's filter".into();
-    let others = ["pools", "destination", "paths", "strict"];
+    let others = ["pools", "destination", "paths", "strict", "trust"];
     let no_others: serde_json::Map<_, _> = others
         .map(|it| (it.into(), false.into()))
         .into_iter()
@@ -83,6 +85,7 @@ fn pool() -> Value {
         "endpoints": list(ENDPOINTS_MAX, endpoint(), "The servers; no address twice."),
         "scrape": scrape(),
         "cache": cache(),
+        "objectives": told(objectives(), "How much requests matter that name them; else 0."),
         "picker": told(picker, "How an endpoint is chosen; by least cost when it is left out."),
         "failureMode": told(
             json!({"enum": modes, "default": modes.first()}),
@@ -157,6 +160,50 @@ fn scrape() -> Value {
             ),
         })),
         "How metrics are collected.",
+    )
+}
+
+fn objectives() -> Value {
+    let mut objective = closed(json!({
+        "name": name(),
+        "priority": {
+            "type": "integer",
+            "minimum": i32::MIN,
+            "maximum": i32::MAX,
+            "default": 0,
+        },
+    }));
+    objective["required"] = json!(["name"]);
+    json!({"type": "array", "maxItems": OBJECTIVES_MAX, "items": objective})
+}
+
+fn trust() -> Value {
+    let mut header = json!({"type": "string", "minLength": 1, "maxLength": TEXT_BYTES_MAX});
+    header = json!({"anyOf": [
+        header,
+        {"type": "array", "minItems": 1, "maxItems": TRUST_NAMES_MAX, "items": header},
+    ]});
+    let keys =
+        json!({"type": "array", "minItems": 1, "maxItems": TRUST_NAMES_MAX, "items": name()});
+    let mut metadata = closed(json!({"namespace": name(), "path": keys}));
+    metadata["required"] = json!(["namespace", "path"]);
+    let mut source = closed(json!({
+        "header": told(header, "The first that is there counts; clients may set it too."),
+        "metadata": told(metadata, "Dynamic metadata that another filter wrote."),
+        "filterState": told(name(), "Filter state of this name."),
+        "none": told(json!({"const": true}), "All requests are alike."),
+    }));
+    source["minProperties"] = 1.into();
+    source["maxProperties"] = 1.into();
+    told(
+        closed(json!({
+            "priority": told(
+                source.clone(),
+                "The name of an objective, or in metadata and filter state also a number.",
+            ),
+            "fairness": told(source, "The tenant."),
+        })),
+        "Where the priorities and the tenants of requests are found.",
     )
 }
 
