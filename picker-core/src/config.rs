@@ -222,7 +222,7 @@ pub fn parse_picker(bytes: &[u8]) -> Result<(Plan, Vec<ConfigWarning>), Vec<Conf
         vec![ConfigError { path, cause }]
     })?;
     let report = Report::new();
-    let plan = Node::root(&tree, &report).object(picker::document);
+    let plan = Node::root(&tree, &report).object(|it| picker::document(it, &[]));
     let (errors, warnings) = report.finish();
     let plan = plan.filter(|_| errors.is_empty()).ok_or(errors)?;
     Ok((plan, warnings))

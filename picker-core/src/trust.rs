@@ -101,8 +101,8 @@ impl Default for Trust {
 /// The name that is shown of the flow of those who do not say whose they are.
 pub const DEFAULT_FLOW: &str = "default-flow";
 
-/// Bytes of a tenant's name: a hash or an address fits, and what a worker keeps of each is small.
-pub const FAIRNESS_ID_BYTES_MAX: usize = 128;
+/// Bytes of a tenant's name: every path and address fits, and a header of any length is cut.
+pub const FAIRNESS_ID_BYTES_MAX: usize = 1024;
 
 /// The header with an objective and its older name.
 const PRIORITY_HEADERS: [&str; 2] = [
@@ -200,15 +200,15 @@ mod tests {
             (of(METADATA), None, None),
             (of(METADATA), Some("t"), Some("t")),
             (of(NOBODY), None, None),
-            // 128 bytes are 64 such letters; one byte before, none fits whole.
-            (of(STATE), Some(long.as_str()), Some(&long[..128])),
-            (of(STATE), Some(&long[..126]), Some(&long[..126])),
+            // 1024 bytes are 512 such letters; one byte before, the last does not fit whole.
+            (of(STATE), Some(long.as_str()), Some(&long[..1024])),
+            (of(STATE), Some(&long[..1022]), Some(&long[..1022])),
         ] {
             let id = fairness(&trust, value);
             assert_eq!(id.as_deref(), expected, "{trust} {value:?}");
         }
         let odd = alloc::format!("x{long}");
         let id = fairness(&of(STATE), Some(&odd));
-        assert_eq!(id.as_deref(), Some(&odd[..127]));
+        assert_eq!(id.as_deref(), Some(&odd[..1023]));
     }
 }

@@ -2,6 +2,7 @@
 
 mod data;
 mod filters;
+mod flow;
 mod handlers;
 mod latency;
 mod others;
@@ -19,6 +20,7 @@ use super::is_header_name;
 use super::table::{Kind, Parameter, Unfit, Values};
 use crate::admitter::Admitter;
 use crate::filter::Filter;
+use crate::flow::{Fairness, Ordering, UsageLimit};
 use crate::handler::{Decider, Handler};
 use crate::identity::Source;
 use crate::kv_source::KvSource;
@@ -73,6 +75,12 @@ pub(super) struct Roles {
     pub(super) part: Option<Part>,
     /// Tells how full the pool is.
     pub(super) detector: Option<Detector>,
+    /// Says which request of a flow is next.
+    pub(super) ordering: Option<Ordering>,
+    /// Says which flow is next.
+    pub(super) fairness: Option<Fairness>,
+    /// Says how full the pool may be.
+    pub(super) usage_limit: Option<UsageLimit>,
     /// Tells where endpoints are.
     pub(super) topology: Option<Topology>,
     /// Names of request headers that it reads.
@@ -212,6 +220,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static PluginType> {
         data::TYPES,
         reports::TYPES,
         others::TYPES,
+        flow::TYPES,
     ]
     .into_iter()
     .flatten()

@@ -4,8 +4,9 @@
 //! in as the reference picker does, in the same order. What would be settled there by chance is a
 //! mistake here.
 
+mod flow;
 mod gather;
-pub(super) mod parts;
+mod parts;
 mod plugins;
 mod profiles;
 mod stages;
@@ -19,14 +20,18 @@ use super::PICKER_API_VERSION;
 use super::error::{Cause, ConfigWarning};
 use super::nearest::nearest;
 use super::node::{Node, Object, Report};
+use crate::flow::{FlowControl, Ordering};
+use crate::latency::OBJECTIVE_HEADERS;
 use crate::plan::Plan;
-use crate::saturation::Detector;
 use crate::sources::DataSources;
+pub(super) use flow::{BAND, FLOW_CONTROL};
 use parts::Parts;
 use plugins::Plugins;
 
-/// The plan that `picker` of a pool describes, the default one when it is left out.
-pub(super) fn plan(pool: &mut Object<'_>) -> Plan {
+/// The plan that `picker` of a pool describes, the default one when it is left out. Where requests
+/// wait there is a band for each of `priorities`.
+pub(super) fn plan(pool: &mut Object<'_>, priorities: &[i32]) -> Plan {
+    let document = |it: &mut Object<'_>| document(it, priorities);
     match pool.key("picker") {
         Some(picker) => picker.object(document).unwrap_or_default(),
         None => default_plan(),
@@ -37,12 +42,12 @@ pub(super) fn plan(pool: &mut Object<'_>) -> Plan {
 fn default_plan() -> Plan {
     let value = json!({"plugins": [{"type": "least-cost-scorer"}]});
     let report = Report::new();
-    let plan = Node::root(&value, &report).object(document);
+    let plan = Node::root(&value, &report).object(|it| document(it, &[]));
     plan.unwrap_or_default()
 }
 
-/// Reads a whole document.
-pub(super) fn document(document: &mut Object<'_>) -> Plan {
+/// Reads a whole document, for a pool in which requests have these priorities.
+pub(super) fn document(document: &mut Object<'_>, priorities: &[i32]) -> Plan {
     if let Some(version) = document.key("apiVersion") {
         api_version(&version);
     }
@@ -54,8 +59,9 @@ pub(super) fn document(document: &mut Object<'_>) -> Plan {
     let gates = feature_gates(document);
     let mut plugins = Plugins::read(document);
     let profiles = profiles::read(document, &mut plugins);
-    let parts = Parts::read(document, &mut plugins);
-    if parts.is_flow_control_set && gates.get(FLOW_CONTROL) != Some(&Value::Bool(true)) {
+    let is_on = gates.get(GATE) == Some(&Value::Bool(true));
+    let mut parts = Parts::read(document, &mut plugins, is_on, priorities);
+    if parts.flow.is_set && !is_on {
         document.warn_at("flowControl", ConfigWarning::gate_off);
     }
     plugins.add_producers();
@@ -68,21 +74,35 @@ pub(super) fn document(document: &mut Object<'_>) -> Plan {
         document.fail_at("dataLayer.sources", cause);
         DataSources::default()
     });
+    let mut headers = plugins.headers();
+    let control = parts.flow.control.take();
+    if control.as_ref().is_some_and(goes_by_wishes) {
+        let [name, old_name, ..] = OBJECTIVE_HEADERS;
+        headers.extend([name, old_name].map(String::from));
+        headers.sort_unstable();
+        headers.dedup();
+    }
     Plan {
         handler: stages::handler(document, &plugins, &profiles.profiles),
         kv_source: plugins.kv_source(),
-        headers: plugins.headers(),
+        headers,
         identities,
         admitters: plugins.admitters(),
         producers: plugins.producers(),
         foretelling: plugins.foretelling(),
         reports: plugins.reports(),
-        detector: Detector::default(),
-        flow: None,
+        detector: parts.flow.detector,
+        flow: control,
         sources,
         document: effective(&gates, &plugins, &profiles.document, parts),
         profiles: profiles.profiles,
     }
+}
+
+/// Whether the time to the first token that a request asks for decides when it has its turn.
+fn goes_by_wishes(flow: &FlowControl) -> bool {
+    let mut bands = flow.bands.iter();
+    bands.any(|it| it.ordering == Ordering::SloDeadline)
 }
 
 /// Accepts the version there is and the name it had before.
@@ -165,13 +185,11 @@ fn effective(
 }
 
 /// Feature gates and their defaults.
-pub(super) const FEATURE_GATES: [(&str, bool); 2] = [
-    (FLOW_CONTROL, false),
-    ("haPopulateNonLeaderDatastore", true),
-];
+pub(super) const FEATURE_GATES: [(&str, bool); 2] =
+    [(GATE, false), ("haPopulateNonLeaderDatastore", true)];
 
 /// The gate of queues before the choice.
-const FLOW_CONTROL: &str = "flowControl";
+const GATE: &str = "flowControl";
 
 /// Entries of the list of feature gates: each could be there a few times.
 const GATES_MAX: usize = 16;

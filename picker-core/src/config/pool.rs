@@ -63,7 +63,8 @@ fn pool(pool: &mut Object<'_>) -> PoolConfig {
     let scrape = pool.section("scrape", |it| scrape(it, engine));
     let cache = pool.section("cache", |it| cache(it, &name));
     let objectives = objectives(pool);
-    let plan = picker::plan(pool);
+    let priorities: Vec<i32> = objectives.iter().map(|it| it.priority).collect();
+    let plan = picker::plan(pool, &priorities);
     if let Some(interval) = plan.sources.metrics.interval
         && scrape.staleness_threshold <= interval
     {

@@ -9,8 +9,7 @@ use alloc::vec::Vec;
 use serde_json::{Map, Value, json};
 
 use super::catalogue::{self, PluginType, Stability};
-use super::picker::parts::{BAND, FLOW_CONTROL};
-use super::picker::{FEATURE_GATES, OLD_API_VERSION};
+use super::picker::{BAND, FEATURE_GATES, FLOW_CONTROL, OLD_API_VERSION};
 use super::table::{Kind, Parameter};
 use super::{PICKER_API_VERSION, PLUGINS_MAX, PROFILES_MAX, TEXT_BYTES_MAX, WEIGHT_MAX};
 
@@ -98,7 +97,8 @@ fn flow_control() -> Value {
     band["properties"]["fairnessPolicyRef"] = policy.clone();
     band["properties"]["orderingPolicyRef"] = policy.clone();
     let mut numbered = band.clone();
-    numbered["properties"]["priority"] = json!({"type": "integer"});
+    numbered["properties"]["priority"] =
+        json!({"type": "integer", "minimum": i32::MIN, "maximum": i32::MAX});
     numbered["required"] = json!(["priority"]);
     let mut schema = object(FLOW_CONTROL);
     for (key, value) in [

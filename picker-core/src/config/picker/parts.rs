@@ -1,4 +1,4 @@
-//! The parts of the document beside plugins and profiles: parsers, data layer, flow control.
+//! The parts of the document beside plugins, profiles and flow control: parsers and data layer.
 //!
 //! What is there is checked and shown. Requests are read by what their paths say, whatever the
 //! parsers, and metrics are collected as the pool's `scrape` says.
@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use super::super::PLUGINS_MAX;
 use super::super::catalogue::Part;
 use super::super::error::{Cause, ConfigWarning, Wanted};
-use super::super::node::{Node, Object};
-use super::super::table::{self, Kind, Parameter};
+use super::super::node::Object;
+use super::flow::Flow;
 use super::plugins::Plugins;
 use crate::sources::{METRICS_EXTRACTOR, Target};
 
@@ -21,10 +21,10 @@ use crate::sources::{METRICS_EXTRACTOR, Target};
 pub(super) struct Parts {
     /// Them in the document in effect.
     pub(super) document: Map<String, Value>,
+    /// How full the pool is, and how requests wait.
+    pub(super) flow: Flow,
     /// The data sources that are in use.
     pub(super) sources: Vec<Used>,
-    /// Whether something is said about queues.
-    pub(super) is_flow_control_set: bool,
 }
 
 /// A data source in use, by name, and what reads its answers.
@@ -34,31 +34,25 @@ pub(super) struct Used {
 }
 
 impl Parts {
-    /// Reads the parts, and adds the plugins that they need.
-    pub(super) fn read(document: &mut Object<'_>, plugins: &mut Plugins) -> Self {
+    /// Reads the parts, and adds the plugins that they need. Where requests wait, which `waits`
+    /// tells, there is a band for each of `priorities`.
+    pub(super) fn read(
+        document: &mut Object<'_>,
+        plugins: &mut Plugins,
+        waits: bool,
+        priorities: &[i32],
+    ) -> Self {
         let mut parts = Map::new();
-        // The defaults of queues are there whether anything queues or not.
-        for kind in POLICIES {
-            plugins.ensure(kind);
-        }
+        Flow::add_policies(plugins);
         parts.insert("requestHandler".into(), request_handler(document, plugins));
-        let detector = document.key("saturationDetector");
-        if let Some(node) = &detector {
-            node.warn(ConfigWarning::Deprecated {
-                path: node.path().to_string(),
-                name: "saturationDetector".into(),
-                instead: "flowControl.saturationDetector".into(),
-            });
-        }
-        let detector = detector.and_then(|it| detector_of(&it, plugins));
-        let (flow_control, is_flow_control_set) = flow_control(document, plugins, detector);
+        let mut flow = Flow::read(document, plugins, waits, priorities);
+        parts.insert("flowControl".into(), flow.document.take());
         let (data_layer, sources) = data_layer(document, plugins);
         parts.insert("dataLayer".into(), data_layer);
-        parts.insert("flowControl".into(), flow_control);
         Self {
             document: parts,
+            flow,
             sources,
-            is_flow_control_set,
         }
     }
 }
@@ -164,103 +158,8 @@ fn source(section: &mut Object<'_>, plugins: &mut Plugins) -> Option<Used> {
     Some(Used { source, extractors })
 }
 
-/// What is said about queues, and whether anything is.
-fn flow_control(
-    document: &mut Object<'_>,
-    plugins: &mut Plugins,
-    old_detector: Option<String>,
-) -> (Value, bool) {
-    let given = document.key("flowControl");
-    let mut is_set = false;
-    let mut detector = old_detector;
-    let mut values = table::defaults(FLOW_CONTROL);
-    values.insert(BANDS.into(), Value::Array(Vec::new()));
-    let unset = values.clone();
-    if let Some(section) = given {
-        let read = section.object(|section| {
-            let own = section.key("saturationDetector");
-            detector = own
-                .and_then(|it| detector_of(&it, plugins))
-                .or_else(|| detector.take());
-            let mut values = table::read(section, FLOW_CONTROL);
-            if let Some(policy) = section.key("usageLimitPolicyPluginRef") {
-                let name = plugins.referred(&policy, "flow control", Part::UsageLimitPolicy);
-                values.extend(name.map(|it| ("usageLimitPolicyPluginRef".into(), it.into())));
-            }
-            values.insert(BANDS.into(), bands(section, plugins));
-            for key in ["defaultPriorityBand", "defaultNegativePriorityBand"] {
-                if let Some(band) = section.key(key) {
-                    values.extend(band.object(|it| (key.into(), band_of(it, plugins))));
-                }
-            }
-            values
-        });
-        values = read.unwrap_or(values);
-        is_set = values != unset;
-    }
-    let detector = detector.or_else(|| {
-        let added = plugins.ensure("utilization-detector");
-        added.map(|it| it.name.clone())
-    });
-    values.insert("saturationDetector".into(), json!({"pluginRef": detector}));
-    (values.into(), is_set)
-}
-
-fn bands(section: &mut Object<'_>, plugins: &mut Plugins) -> Value {
-    let list = section.key(BANDS).map(|it| it.list(PLUGINS_MAX));
-    let mut priorities: Vec<i64> = Vec::new();
-    let bands = list.into_iter().flatten().filter_map(|node| {
-        node.object(|band| {
-            let priority = band.needed("priority", Wanted::Integer);
-            let priority = priority.and_then(|it| it.integer(Wanted::Integer));
-            if let Some(priority) = priority {
-                if priorities.contains(&priority) {
-                    band.fail_at(
-                        "priority",
-                        Cause::told(
-                            format!("duplicate priority level {priority}"),
-                            "give it another priority, or remove one".into(),
-                        ),
-                    );
-                }
-                priorities.push(priority);
-            }
-            let mut values = band_of(band, plugins);
-            values["priority"] = priority.unwrap_or_default().into();
-            values
-        })
-    });
-    bands.collect()
-}
-
-fn band_of(band: &mut Object<'_>, plugins: &mut Plugins) -> Value {
-    let mut values = table::read(band, BAND);
-    for (key, part, default) in [
-        (
-            "fairnessPolicyRef",
-            Part::FairnessPolicy,
-            "global-strict-fairness-policy",
-        ),
-        (
-            "orderingPolicyRef",
-            Part::OrderingPolicy,
-            "fcfs-ordering-policy",
-        ),
-    ] {
-        let node = band.key(key);
-        let name = node.and_then(|it| plugins.referred(&it, "priority band", part));
-        values.insert(key.into(), name.unwrap_or_else(|| default.into()).into());
-    }
-    values.into()
-}
-
-fn detector_of(node: &Node<'_>, plugins: &mut Plugins) -> Option<String> {
-    let of = ("saturation detector", Part::SaturationDetector);
-    node.object(|it| referred(it, plugins, of)).flatten()
-}
-
 /// The plugin that `pluginRef` names.
-fn referred(
+pub(super) fn referred(
     object: &mut Object<'_>,
     plugins: &mut Plugins,
     (by, part): (&str, Part),
@@ -276,51 +175,6 @@ fn references(names: &[String]) -> Vec<Value> {
         .collect()
 }
 
-/// The numbers of flow control; the references are read one by one.
-pub(in crate::config) const FLOW_CONTROL: &[Parameter] = &[
-    Parameter {
-        key: "maxBytes",
-        kind: Kind::Size(0, SIZE_MAX, None),
-    },
-    Parameter {
-        key: "maxRequests",
-        kind: Kind::Size(0, SIZE_MAX, None),
-    },
-    Parameter {
-        key: "defaultRequestTTL",
-        kind: Kind::Duration(0, TTL_MAX, Some(60_000)),
-    },
-    Parameter {
-        key: "noEndpointRequestTTL",
-        kind: Kind::Duration(0, TTL_MAX, None),
-    },
-    Parameter {
-        key: "enableEviction",
-        kind: Kind::Boolean(false),
-    },
-];
-
-/// The numbers of a priority band.
-pub(in crate::config) const BAND: &[Parameter] = &[
-    Parameter {
-        key: "maxBytes",
-        kind: Kind::Size(0, SIZE_MAX, Some(1_000_000_000)),
-    },
-    Parameter {
-        key: "maxRequests",
-        kind: Kind::Size(0, SIZE_MAX, Some(5000)),
-    },
-];
-
-const BANDS: &str = "priorityBands";
-
-/// Policies that there are without being declared.
-const POLICIES: [&str; 3] = [
-    "fcfs-ordering-policy",
-    "global-strict-fairness-policy",
-    "static-usage-limit-policy",
-];
-
 /// The parsers of a document that names none.
 const PARSERS: [&str; 4] = [
     "openai-parser",
@@ -330,9 +184,3 @@ const PARSERS: [&str; 4] = [
 ];
 
 const METRICS_SOURCE: &str = "metrics-data-source";
-
-/// A limit that no number exceeds that is exact in JSON.
-const SIZE_MAX: u64 = 1 << 53;
-
-/// The longest wait in milliseconds: a day.
-const TTL_MAX: u64 = 86_400_000;
