@@ -23,7 +23,10 @@ impl Worker {
             "picker",
             &format!("pool={} refused={reason}", pool.pool.name()),
         );
-        let headers = [("content-type", "application/json"), (REASON, reason)];
+        let mut headers = vec![("content-type", "application/json"), (REASON, reason)];
+        let seconds = pool.pool.retry_after(refusal, &mut self.draws, host::now());
+        let seconds = seconds.map(|it| it.to_string());
+        headers.extend(seconds.as_deref().map(|it| ("retry-after", it)));
         let details = format!("picker_{}", reason.replace('-', "_"));
         let replied = host::reply(refusal.status(), &details, &headers, &refusal.body(shape));
         if replied.is_err() {

@@ -22,6 +22,7 @@ mod collector;
 mod config;
 mod context_length;
 mod decimal;
+mod drain;
 mod draw;
 mod eligibility;
 mod endpoint;

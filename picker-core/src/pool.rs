@@ -7,6 +7,7 @@ mod evictions;
 mod latencies;
 mod outcome;
 mod place;
+mod retry;
 mod sessions;
 mod turns;
 
@@ -20,6 +21,7 @@ use self::latencies::Latencies;
 pub use self::turns::{Arrived, Asking, Turn};
 use crate::adapter::ListedAdapters;
 use crate::config::PoolConfig;
+use crate::drain::DrainRate;
 use crate::draw::Draws;
 use crate::flow::Desk;
 use crate::means::Means;
@@ -92,6 +94,7 @@ pub struct Pool {
     means: Means,
     served: Served,
     pace: Pace,
+    drain: DrainRate,
     needs_cold_order: bool,
     /// Where the plan has a use for sessions.
     sessions: Option<Box<Sessions>>,
@@ -115,6 +118,7 @@ impl Pool {
             means: Means::default(),
             served: Served::default(),
             pace: Pace::default(),
+            drain: DrainRate::default(),
             needs_cold_order: options.plan.needs_cold_order(),
             latencies: options.plan.foretelling.is_some().then(Box::default),
             sessions: Sessions::new(name, &options.plan, options.session_key),
@@ -223,6 +227,7 @@ impl Pool {
         self.tally.read(shared);
         let live = self.tally.live_owners(now);
         self.replica.retain(|owner| live.contains(&owner));
+        self.follow_drain(now);
         self.share_latencies(shared, now);
     }
 

@@ -31,6 +31,8 @@ async fn the_access_log_and_the_stats_say_what_was_decided() -> Result<()> {
         let reason = response
             .header("x-llm-d-request-dropped-reason")
             .unwrap_or_default();
+        let retry = response.header("retry-after");
+        ensure!(retry.is_none(), "it never fits, but {retry:?}");
         let line = stack.wait_for_line(&[CHAT, " 413 "]).await?;
         ensure!(
             !reason.is_empty() && line.contains(&format!("refused={reason}")),
