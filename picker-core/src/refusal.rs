@@ -180,48 +180,105 @@ impl fmt::Display for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
+    use serde_json::{Value, json};
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
+    /// A status, and the types of error that go with it in the APIs of `OpenAI` and of Anthropic.
+    type Kinds = (u16, &'static str, &'static str);
+
+    const FORBIDDEN: Kinds = (403, "permission_denied_error", "permission_error");
+    const TOO_LARGE: Kinds = (413, "invalid_request_error", "request_too_large");
+    const UNREADABLE: Kinds = (400, "invalid_request_error", "invalid_request_error");
+    const NOT_CACHED: Kinds = (412, "invalid_request_error", "invalid_request_error");
+    const FULL: Kinds = (429, "rate_limit_error", "rate_limit_error");
+    const NOBODY: Kinds = (503, "service_unavailable_error", "overloaded_error");
+
     #[test]
     fn a_refusal_answers_in_the_shape_of_the_api() {
-        for (refusal, status) in [
-            (Refusal::AdminPath, 403),
-            (Refusal::BodyTooLarge { limit: 5 }, 413),
-            (Refusal::Filtered, 429),
-            (Refusal::NoDecode, 429),
-            (Refusal::NotAdmitted, 429),
-            (Refusal::NoEndpoint, 503),
-            (Refusal::NoProfile, 429),
-            (Refusal::NotCached, 412),
-            (Refusal::QueueFull, 429),
-            (Refusal::QueueFullWithoutEndpoint, 503),
-            (Refusal::Saturated, 429),
-            (Refusal::ShuttingDown, 503),
-            (Refusal::WaitedTooLong, 429),
-            (Refusal::WaitedWithoutEndpoint, 503),
-            (Refusal::Evicted, 429),
-            (Refusal::Unreadable(RequestFault::ByteOrderMark), 400),
+        for (refusal, (status, openai, anthropic)) in [
+            (Refusal::AdminPath, FORBIDDEN),
+            (Refusal::BodyTooLarge { limit: 5 }, TOO_LARGE),
+            (Refusal::Evicted, FULL),
+            (Refusal::Filtered, FULL),
+            (Refusal::NoDecode, FULL),
+            (Refusal::NoEndpoint, NOBODY),
+            (Refusal::NoProfile, FULL),
+            (Refusal::NotAdmitted, FULL),
+            (Refusal::NotCached, NOT_CACHED),
+            (Refusal::QueueFull, FULL),
+            (Refusal::QueueFullWithoutEndpoint, NOBODY),
+            (Refusal::Saturated, FULL),
+            (Refusal::ShuttingDown, NOBODY),
+            (Refusal::Unreadable(RequestFault::ByteOrderMark), UNREADABLE),
+            (Refusal::Unreadable(RequestFault::Undecodable), UNREADABLE),
+            (Refusal::WaitedTooLong, FULL),
+            (Refusal::WaitedWithoutEndpoint, NOBODY),
         ] {
-            let body = |shape| -> serde_json::Value {
-                serde_json::from_str(&refusal.body(shape)).unwrap()
-            };
-            for shape in [None, Some(Shape::ChatCompletions), Some(Shape::Rerank)] {
-                let body = body(shape);
-                assert_eq!(body["error"]["code"], status);
-                assert!(body["error"]["message"].is_string());
+            assert_eq!(refusal.status(), status, "{refusal:?}");
+            let message = refusal.to_string();
+            let body = |shape| -> Value { serde_json::from_str(&refusal.body(shape)).unwrap() };
+            for shape in Shape::ALL.map(Some).into_iter().chain([None]) {
+                let openai = json!({
+                    "message": message, "type": openai, "param": null, "code": status,
+                });
+                let expected = match shape {
+                    Some(Shape::CountTokens | Shape::Messages) => json!({
+                        "type": "error", "error": {"type": anthropic, "message": message},
+                    }),
+                    Some(Shape::SglangGenerate) => {
+                        let mut flat = openai;
+                        flat["object"] = json!("error");
+                        flat
+                    }
+                    _ => json!({"error": openai}),
+                };
+                assert_eq!(body(shape), expected, "{shape:?}");
             }
-            for shape in [Shape::Messages, Shape::CountTokens] {
-                let body = body(Some(shape));
-                assert_eq!(body["type"], "error");
-                assert!(body["error"]["type"].is_string());
-                assert!(body["error"]["message"].is_string());
+        }
+    }
+
+    /// The codes by which clients and dashboards of the reference picker tell refusals apart.
+    #[test]
+    fn a_refusal_says_why_in_one_word() {
+        for (reason, refusals) in [
+            ("admin-path", &[Refusal::AdminPath][..]),
+            (
+                "rejected-body-too-large",
+                &[Refusal::BodyTooLarge { limit: 5 }],
+            ),
+            ("evicted", &[Refusal::Evicted]),
+            (
+                "rejected-saturated",
+                &[
+                    Refusal::Filtered,
+                    Refusal::NoDecode,
+                    Refusal::NotAdmitted,
+                    Refusal::QueueFull,
+                    Refusal::Saturated,
+                ],
+            ),
+            (
+                "rejected-no-endpoints",
+                &[
+                    Refusal::NoEndpoint,
+                    Refusal::QueueFullWithoutEndpoint,
+                    Refusal::WaitedWithoutEndpoint,
+                ],
+            ),
+            ("rejected-shutting-down", &[Refusal::ShuttingDown]),
+            ("rejected-ttl-expired", &[Refusal::WaitedTooLong]),
+            ("rejected-no-profile", &[Refusal::NoProfile]),
+            ("rejected-not-cached", &[Refusal::NotCached]),
+            (
+                "rejected-unreadable-body",
+                &[Refusal::Unreadable(RequestFault::Undecodable)],
+            ),
+        ] {
+            for refusal in refusals {
+                assert_eq!(refusal.reason(), reason, "{refusal:?}");
             }
-            let body = body(Some(Shape::SglangGenerate));
-            assert_eq!(
-                (&body["object"], &body["code"]),
-                (&"error".into(), &status.into())
-            );
         }
     }
 }
