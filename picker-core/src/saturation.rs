@@ -1,6 +1,6 @@
 //! How full the endpoints are, and which of them have room.
 
-use crate::candidate::{Candidate, Context};
+use crate::candidate::Candidate;
 use crate::measure::{Measure, Measured, mean};
 
 /// A saturation detector, named as in the reference picker's configuration.
@@ -56,9 +56,12 @@ impl Detector {
     ///
     /// An endpoint without fresh metrics is taken for an average one; when none has any, nothing
     /// is known to be full.
-    pub fn saturation(&self, cx: &Context<'_>) -> f64 {
-        let fullness = self.over(cx.candidates.iter());
-        mean(cx.candidates.iter().map(|it| fullness.of(it))).unwrap_or(1.0)
+    pub fn saturation<'a>(
+        &self,
+        candidates: impl Iterator<Item = &'a Candidate<'a>> + Clone,
+    ) -> f64 {
+        let fullness = self.over(candidates.clone());
+        mean(candidates.map(|it| fullness.of(it))).unwrap_or(1.0)
     }
 
     pub(crate) fn over<'a>(
@@ -113,9 +116,9 @@ impl Fullness {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::EndpointId;
     use crate::ledger::Load;
     use crate::snapshot::EndpointState;
-    use crate::{EndpointId, Request};
     use alloc::vec::Vec;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -144,11 +147,7 @@ mod tests {
             ..Candidate::idle(endpoint)
         };
         let candidates: Vec<Candidate<'_>> = endpoints.iter().zip(rows).map(candidate).collect();
-        let request = Request::default();
-        assert_eq!(
-            detector.saturation(&Context::of(&candidates, &request)),
-            saturation
-        );
+        assert_eq!(detector.saturation(candidates.iter()), saturation);
     }
 
     const UTILIZATION: Detector = Detector::Utilization(Utilization {
