@@ -131,7 +131,8 @@ impl Pool {
     /// Chooses an endpoint for `request` and counts it there, in one step that no other worker can
     /// come between.
     ///
-    /// When other workers keep coming between, the third choice is kept and only counted again.
+    /// When other workers keep coming between, the third choice is kept and only counted again;
+    /// where there is a limit it is not, and in the end the request is refused.
     pub fn pick(
         &mut self,
         shared: &impl SharedData,
@@ -180,6 +181,9 @@ impl Pool {
             // Backwards, for two of them can be of one endpoint.
             for (id, before) in before.into_iter().rev().flatten() {
                 *self.tally.load_mut(id) = before;
+            }
+            if attempt + 1 == WRITES_MAX {
+                return Err(Refusal::Saturated);
             }
         }
         let mut decision = decision.ok_or(Refusal::NoEndpoint)?;
