@@ -27,6 +27,12 @@ impl Timestamp {
     pub fn after(self, span: Span) -> Self {
         Self(self.0.saturating_add(span.0))
     }
+
+    /// The moment `span` before this one.
+    #[must_use]
+    pub fn before(self, span: Span) -> Self {
+        Self(self.0.saturating_sub(span.0))
+    }
 }
 
 impl Span {

@@ -29,6 +29,8 @@ pub(crate) struct Desk {
     shown_at: Timestamp,
     /// Since when there have been endpoints, or none.
     regime: (bool, Timestamp),
+    /// When that was asked last.
+    asked_at: Timestamp,
     /// Turns asked for.
     pub(crate) cycle: u64,
     /// Who was woken last, and when.
@@ -53,6 +55,7 @@ impl Desk {
             is_untold: false,
             shown_at: Timestamp(0),
             regime: (true, Timestamp(0)),
+            asked_at: Timestamp(0),
             cycle: 0,
             woken: None,
         }
@@ -175,7 +178,17 @@ impl Desk {
     }
 
     /// Takes note of whether there are endpoints; since when it has been so.
+    ///
+    /// To be asked before anything is pushed, for it notices that the clock has been set back: then
+    /// all go on waiting as if it had always gone like that.
     pub(crate) fn since_regime(&mut self, has_endpoints: bool, now: Timestamp) -> Timestamp {
+        let back = self.asked_at.since(now);
+        if back > Span(0) {
+            self.queues.set_back(back);
+            self.regime.1 = self.regime.1.before(back);
+            self.is_untold = true;
+        }
+        self.asked_at = now;
         if self.regime.0 != has_endpoints {
             self.regime = (has_endpoints, now);
         }

@@ -35,6 +35,24 @@ pub struct Rank {
     pub came: u64,
 }
 
+impl Rank {
+    /// The place where all times are earlier by `span`.
+    pub(crate) fn before(self, span: Span) -> Self {
+        // What is never due stays so.
+        let earlier = |it: u64| {
+            if it == u64::MAX {
+                it
+            } else {
+                it.saturating_sub(span.0)
+            }
+        };
+        Self {
+            due: earlier(self.due),
+            came: earlier(self.came),
+        }
+    }
+}
+
 impl Ordering {
     /// The place of a request that came like this.
     pub fn rank(self, arrival: &Arrival) -> Rank {
@@ -111,6 +129,14 @@ mod tests {
         for ordering in [Ordering::Edf, Ordering::SloDeadline] {
             assert_eq!(ordering.rank(&far).due, u64::MAX);
         }
+    }
+
+    #[test]
+    fn what_is_never_due_stays_so_when_all_times_are_earlier() {
+        let rank = |due, came| Rank { due, came };
+        let before = |it: Rank| it.before(Span(10));
+        assert_eq!(before(rank(25, 15)), rank(15, 5));
+        assert_eq!(before(rank(u64::MAX, 9)), rank(u64::MAX, 0));
     }
 
     #[test]

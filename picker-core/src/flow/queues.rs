@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::board::Shown;
 use super::ordering::{Arrival, Ordering, Rank};
 use super::{Band, Capacity};
-use crate::Timestamp;
+use crate::{Span, Timestamp};
 
 /// A request that waits in this worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -99,6 +99,20 @@ impl Queues {
             }
         }
         true
+    }
+
+    /// Moves all times back by `span`, which changes no order.
+    pub(crate) fn set_back(&mut self, span: Span) {
+        for queue in self.flows.values_mut() {
+            queue.order.clear();
+        }
+        for (id, item) in &mut self.items {
+            item.rank = item.rank.before(span);
+            item.queued_at = item.queued_at.before(span);
+            if let Some(queue) = self.flows.get_mut(&(item.band, item.flow.clone())) {
+                queue.order.insert((item.rank, *id));
+            }
+        }
     }
 
     /// The first of the flow `id` in the band at this place.
