@@ -96,7 +96,7 @@ pub(crate) struct Next {
 impl Board {
     /// Whether these bytes show that nothing waits; in doubt they do not.
     pub(crate) fn is_blank(bytes: &[u8]) -> bool {
-        bytes.is_empty() || bytes.starts_with(&[FORMAT, 0])
+        bytes.is_empty() || bytes.starts_with(&[FORMAT, 0, 0])
     }
 
     /// Reads a board without its void rows; bytes of another release and cut ones are an empty one,
@@ -114,7 +114,7 @@ impl Board {
         let mut bytes = Vec::new();
         let mut writer = Writer(&mut bytes);
         writer.u8(FORMAT);
-        writer.u8(self.rows.len().min(ROWS_MAX) as u8);
+        writer.u16(self.rows.len().min(ROWS_MAX) as u16);
         for row in self.rows.iter().take(ROWS_MAX) {
             row.encode(&mut writer);
         }
@@ -166,10 +166,12 @@ impl Board {
 
     /// Remembers that `id` was served in the band of `priority`.
     pub(crate) fn serve(&mut self, priority: i32, id: &str) {
-        match self.served.iter_mut().find(|(it, _)| *it == priority) {
-            Some((_, last)) => *last = id.to_string(),
-            None => self.served.push((priority, id.to_string())),
+        self.served.retain(|(it, _)| *it != priority);
+        if self.served.len() >= SERVED_MAX {
+            // They are in the order of their last service.
+            self.served.remove(0);
         }
+        self.served.push((priority, id.to_string()));
     }
 
     /// Remembers that `id` has had `tokens` more.
@@ -277,26 +279,33 @@ fn decode(bytes: &[u8]) -> Option<Board> {
         return None;
     }
     let mut board = Board::default();
-    for _ in 0..reader.u8()? {
+    for _ in 0..reader.u16()? {
         board.rows.push(decode_row(&mut reader)?);
     }
     board.reclaim.at = Timestamp(reader.u64()?);
     for _ in 0..reader.u8()? {
         board.reclaim.victims.push((reader.u64()?, reader.u64()?));
     }
-    for _ in 0..reader.u16()? {
+    for _ in 0..count_in(&mut reader, SERVED_MAX)? {
         board
             .served
             .push((reader.u32()? as i32, reader.text()?.to_string()));
     }
-    for _ in 0..reader.u16()? {
+    for _ in 0..count_in(&mut reader, ATTAINED_MAX)? {
+        let (id, tokens) = (reader.text()?.to_string(), f64::from_bits(reader.u64()?));
         board.attained.push(Attained {
-            id: reader.text()?.to_string(),
-            tokens: f64::from_bits(reader.u64()?),
+            id,
+            // What is no such number would stay for ever.
+            tokens: Some(tokens).filter(|it| it.is_finite() && *it >= 0.0)?,
             at: Timestamp(reader.u64()?),
         });
     }
     Some(board).filter(|_| reader.is_empty())
+}
+
+/// A count that nobody writes larger than `max`.
+fn count_in(reader: &mut Reader<'_>, max: usize) -> Option<u16> {
+    reader.u16().filter(|it| usize::from(*it) <= max)
 }
 
 fn decode_row(reader: &mut Reader<'_>) -> Option<Row> {
@@ -343,8 +352,11 @@ pub(crate) const ROW_LIFETIME: Span = Span::from_millis(400);
 /// How often a row is rewritten at least.
 pub(crate) const HEARTBEAT: Span = Span::from_millis(100);
 
-/// Rows of one board: as many as slots have numbers.
-const ROWS_MAX: usize = 255;
+/// Rows of one board: more than there are workers.
+const ROWS_MAX: usize = 1024;
+
+/// Bands of which it is known who was served last.
+const SERVED_MAX: usize = 64;
 
 /// Flows of which it is known what they have had.
 const ATTAINED_MAX: usize = 256;
@@ -478,6 +490,34 @@ mod tests {
         check(&board, 5, fairness, Some((2, "a")));
         board.attain("a", 20.0, &LEAST_ATTAINED, NOW);
         check(&board, 5, fairness, Some((2, "b")));
+    }
+
+    #[test]
+    fn numbers_that_nobody_writes_make_no_board() {
+        let attained = |tokens: f64| {
+            let mut board = board();
+            board.attain("a", 0.0, &LEAST_ATTAINED, NOW);
+            board.attained[0].tokens = tokens;
+            Board::decode(&board.encode(), NOW) == board
+        };
+        let found = [0.0, 1e300, -1.0, f64::INFINITY, f64::NAN].map(attained);
+        assert_eq!(found, [true, true, false, false, false]);
+        let served = |bands: i32| {
+            let mut board = board();
+            board.served = (0..bands).map(|it| (it, String::new())).collect();
+            Board::decode(&board.encode(), NOW) == board
+        };
+        assert_eq!([64, 65].map(served), [true, false]);
+    }
+
+    #[test]
+    fn bands_beyond_the_limit_are_forgotten_in_the_order_of_their_service() {
+        let mut board = Board::default();
+        for priority in [0, 1].into_iter().chain(0..=SERVED_MAX as i32) {
+            board.serve(priority, "a");
+        }
+        let served: Vec<i32> = board.served.iter().map(|(it, _)| *it).collect();
+        assert_eq!(served, Vec::from_iter(1..=SERVED_MAX as i32));
     }
 
     #[test]
