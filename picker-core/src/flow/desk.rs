@@ -61,10 +61,10 @@ impl Desk {
         }
     }
 
-    /// Whether nothing waited anywhere when the board was read last, as far as it is known without
-    /// reading it through.
-    pub(crate) fn is_blank(&self) -> bool {
-        self.queues.is_empty() && Board::is_blank(&self.bytes)
+    /// Whether nothing waited anywhere when the board was read last.
+    pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
+        let is_idle_elsewhere = || Board::is_blank(&self.bytes) || self.board(now).is_idle();
+        self.queues.is_empty() && is_idle_elsewhere()
     }
 
     /// Reads what all workers show.

@@ -71,7 +71,7 @@ impl Pool {
         }
         let band = flow.band_of(request.priority);
         self.desk.read(shared);
-        if self.desk.is_blank() || self.desk.board(now).is_idle() {
+        if self.desk.is_idle(now) {
             self.desk.cycle += 1;
             let gate = Gate {
                 band,
@@ -130,17 +130,15 @@ impl Pool {
     /// To be asked when a request begins to wait or ends, when this worker is woken, and every few
     /// milliseconds while something waits here; and again after each request that was started.
     pub fn turn(&mut self, shared: &impl SharedData, now: Timestamp) -> Turn {
-        if self.options.plan.flow.is_none() {
+        let Some(flow) = &self.options.plan.flow else {
             return Turn::Nobody;
-        }
+        };
+        self.desk.tick(shared, flow, now);
         self.desk.read(shared);
-        if self.desk.is_blank() {
+        if self.desk.is_idle(now) {
             return Turn::Nobody;
         }
         let board = self.desk.board(now);
-        if board.is_idle() {
-            return Turn::Nobody;
-        }
         self.catch_up(shared, now);
         self.tally.read(shared);
         self.desk.cycle += 1;
