@@ -93,6 +93,7 @@ impl Pool {
         band: usize,
         now: Timestamp,
     ) -> Result<WaitId, Refusal> {
+        self.catch_up(shared, now);
         let has_endpoints = self.has_endpoints();
         self.desk.since_regime(has_endpoints, now);
         if !self.tally.is_claimed() {
