@@ -219,8 +219,8 @@ impl Pool {
         self.replica.follow(shared);
         self.tell(shared, now);
         if let Some(flow) = &self.options.plan.flow {
-            self.desk.read(shared);
             self.desk.tick(shared, flow, now);
+            self.desk.sweep(shared, flow, now);
         }
         if self.tally.is_claimed() && now.apart(self.tally.told_at()) >= HEARTBEAT {
             let snapshot = self.view.snapshot();

@@ -177,6 +177,15 @@ impl Desk {
         }
     }
 
+    /// Reads what all workers show, and takes away what those that are gone have left where nobody
+    /// else writes: until then every request reads through it.
+    pub(crate) fn sweep(&mut self, shared: &impl SharedData, flow: &FlowControl, now: Timestamp) {
+        self.read(shared);
+        if !Board::is_blank(&self.bytes) && self.board(now).rows.is_empty() {
+            self.show(shared, flow, now);
+        }
+    }
+
     /// Takes note of whether there are endpoints; since when it has been so.
     ///
     /// To be asked before anything is pushed, for it notices that the clock has been set back: then
