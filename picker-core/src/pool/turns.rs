@@ -357,3 +357,7 @@ const TTFT_HEADERS: [&str; 2] = ["x-llm-d-slo-ttft-ms", "x-slo-ttft-ms"];
 
 /// What a generated token counts for, where one of the prompt is 1; the reference picker's.
 const OUTPUT_WEIGHT: f64 = 2.0;
+
+#[cfg(test)]
+#[path = "turns/tests.rs"]
+mod tests;
