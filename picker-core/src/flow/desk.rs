@@ -242,13 +242,16 @@ impl Desk {
     }
 
     /// Takes note of a running request that may be ended; its number.
+    ///
+    /// `slot` is the number under which this worker is woken.
     pub(crate) fn run(
         &mut self,
         shared: &impl SharedData,
         flow: &FlowControl,
-        priority: i32,
+        (priority, slot): (i32, u8),
         now: Timestamp,
     ) -> u64 {
+        self.slot = slot;
         self.runs += 1;
         let victim = Victim {
             owner: self.owner,

@@ -47,7 +47,9 @@ impl Pool {
             return;
         };
         if priority < 0 {
-            ticket.run = Some(RunId(self.desk.run(shared, flow, priority, now)));
+            let slot = self.tally.slot().unwrap_or_default();
+            let run = self.desk.run(shared, flow, (priority, slot), now);
+            ticket.run = Some(RunId(run));
         }
     }
 
@@ -90,7 +92,9 @@ impl Pool {
         }
         let endpoints = &self.view.snapshot().endpoints;
         let loads = self.tally.totals(endpoints.iter().map(|it| it.id), now);
-        let in_flight = loads.iter().map(|it| it.requests).sum();
+        let in_flight = loads
+            .iter()
+            .fold(0, |sum: u32, it| sum.saturating_add(it.requests));
         let count = count_victims(saturation, ceiling, in_flight);
         let owners = self.desk.reclaim(shared, flow, (priority, count), now);
         let others = owners.into_iter().find(|it| *it != self.tally.owner());

@@ -659,6 +659,39 @@ fn what_a_tenant_has_had_is_its_prompts_and_twice_its_answers() {
     assert_eq!(workers[0].turn(5), Turn::Mine(later));
 }
 
+#[test]
+fn who_runs_and_matters_less_makes_room_in_whatever_worker_it_is() {
+    let shared = LocalData::default();
+    let mut control = bands(&[0, -1]);
+    control.as_mut().unwrap().evicts = true;
+    let new = |owner| Worker::new(&shared, options(control.clone()), (1, owner));
+    let mut workers = [new(1), new(2)];
+    // So that the second worker is not the one of number 0.
+    let pick = workers[0].sent(&request(0), 0);
+    workers[0].end(pick, Answered::default(), 1);
+    let mut running = workers[1].sent(&request(-1), 2);
+    assert_eq!(workers[1].turn(2), Turn::Nobody);
+    assert_eq!(workers[1].pool.evictions(at(2)), [], "nobody asks for it");
+    let low = workers[0].waits(&request(-1), 3);
+    assert_eq!(workers[0].turn(3), Turn::Nobody, "they matter as little");
+    let id = workers[0].waits(&request(0), 4);
+    let slot = workers[1].pool.slot().unwrap();
+    assert_eq!(workers[0].turn(4), Turn::Of(slot));
+    assert_eq!(workers[0].turn(5), Turn::Nobody, "it is under way");
+    assert_eq!(workers[1].turn(5), Turn::Nobody);
+    let run = running.ticket.run().unwrap();
+    assert_eq!(workers[1].pool.evictions(at(5)), [run]);
+    assert_eq!(workers[1].pool.evictions(at(5)), [], "once");
+    let ticket = &mut running.ticket;
+    let answered = Answered::default();
+    workers[1].pool.on_done(&shared, ticket, answered, at(6));
+    assert_eq!(workers[0].turn(6), Turn::Mine(id));
+    let started = workers[0].start(id, &request(0), 6);
+    assert!(started.unwrap().is_some());
+    workers[0].pool.leave(&shared, low, at(7));
+    assert_eq!(workers[0].waiting(7), [(0, 0), (-1, 0)]);
+}
+
 /// Shared data in which others always write a key first.
 struct Outrun<'a>(&'a LocalData, &'static str);
 
