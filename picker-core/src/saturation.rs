@@ -60,6 +60,22 @@ impl Detector {
         &self,
         candidates: impl Iterator<Item = &'a Candidate<'a>> + Clone,
     ) -> f64 {
+        if let Self::Concurrency(Concurrency {
+            requests: Some(limit),
+            tokens: None,
+            ..
+        }) = self
+        {
+            // In one division: a sum of rounded quotients can fall short of what is full.
+            let (count, sum) = candidates.fold((0.0, 0.0), |(count, sum), it| {
+                (count + 1.0, sum + f64::from(it.load.requests))
+            });
+            return if count > 0.0 {
+                sum / (count * limit)
+            } else {
+                1.0
+            };
+        }
         let fullness = self.over(candidates.clone());
         mean(candidates.map(|it| fullness.of(it))).unwrap_or(1.0)
     }
@@ -187,5 +203,21 @@ mod tests {
         check(of(None, Some(1000.0)), &rows, 0.4);
         check(of(Some(40.0), Some(1000.0)), &rows, 0.675);
         check(of(Some(40.0), None), &[], 1.0);
+    }
+
+    #[test]
+    fn full_is_full_however_requests_are_spread() {
+        for limit in 1..60_u32 {
+            for moved in 0..=limit {
+                let detector = Detector::Concurrency(Concurrency {
+                    requests: Some(f64::from(limit)),
+                    tokens: None,
+                    headroom: 0.0,
+                });
+                let row = |requests| (None, None, requests, 0);
+                let rows = [row(limit + moved), row(limit), row(limit - moved)];
+                check(detector, &rows, 1.0);
+            }
+        }
     }
 }
