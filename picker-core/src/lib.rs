@@ -60,6 +60,7 @@ mod replica;
 mod request;
 mod response;
 mod ring;
+mod role;
 mod saturation;
 mod scan;
 mod score;

@@ -1,6 +1,7 @@
 //! The plugin types there are: their names, their parameters and what they become.
 
 mod data;
+mod detectors;
 mod filters;
 mod flow;
 mod handlers;
@@ -210,6 +211,7 @@ pub(super) fn plugin_type(name: &str) -> Option<&'static PluginType> {
 pub(super) fn all() -> impl Iterator<Item = &'static PluginType> {
     [
         filters::TYPES,
+        detectors::TYPES,
         scorers::TYPES,
         topology::TYPES,
         pickers::TYPES,

@@ -23,6 +23,7 @@ use super::node::{Node, Object, Report};
 use crate::flow::{FlowControl, Ordering};
 use crate::latency::OBJECTIVE_HEADERS;
 use crate::plan::Plan;
+use crate::sort::sort;
 use crate::sources::DataSources;
 pub(super) use flow::{BAND, FLOW_CONTROL};
 use parts::Parts;
@@ -79,7 +80,7 @@ pub(super) fn document(document: &mut Object<'_>, priorities: &[i32]) -> Plan {
     if control.as_ref().is_some_and(goes_by_wishes) {
         let [name, old_name, ..] = OBJECTIVE_HEADERS;
         headers.extend([name, old_name].map(String::from));
-        headers.sort_unstable();
+        sort(&mut headers);
         headers.dedup();
     }
     Plan {

@@ -3,7 +3,6 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 use serde_json::{Map, Value, json};
 
@@ -17,6 +16,7 @@ use super::parts::referred;
 use super::plugins::{Plugin, Plugins};
 use crate::flow::{Band, Capacity, FlowControl};
 use crate::saturation::Detector;
+use crate::sort::sort_by;
 use crate::time::Span;
 
 /// What is said about a full pool.
@@ -179,7 +179,9 @@ fn numbered(band: &Value, priority: i32) -> Value {
 
 /// Puts the highest priority first.
 fn sort(bands: &mut [Value]) {
-    bands.sort_by_key(|it| Reverse(it["priority"].as_i64()));
+    sort_by(bands, |left, right| {
+        right["priority"].as_i64().cmp(&left["priority"].as_i64())
+    });
 }
 
 /// Adds a band for each of `priorities` and for 0, where none is declared.
