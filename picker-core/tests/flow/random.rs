@@ -19,10 +19,7 @@ fn all_workers_together_do_as_one_list_would() {
         }
     }
     println!("{ends:?}");
-    assert!(
-        ends.iter().all(|it| *it > 20),
-        "all ends are met: {ends:?}"
-    );
+    assert!(ends.iter().all(|it| *it > 20), "all ends are met: {ends:?}");
 }
 
 const SEEDS: u64 = 60;

@@ -50,6 +50,9 @@ pub struct OverheadArguments {
     #[arg(long, value_name = "PORT")]
     #[arg(value_parser = clap::value_parser!(u16).range(1024..=65_000))]
     first_port: Option<u16>,
+    /// Measure several copies with flow control too, while nothing waits
+    #[arg(long)]
+    queues: bool,
     /// Measure this module instead of the one built here
     #[arg(long, value_name = "FILE")]
     wasm: Option<PathBuf>,
@@ -144,6 +147,7 @@ async fn measure(arguments: &OverheadArguments, envoy: &Envoy, wasm: &Path) -> R
         Some(Host::None),
         Some(Host::Wasm { copies: 1 }),
         Some(Host::Wasm { copies: COPIES }),
+        arguments.queues.then_some(Host::Queues { copies: COPIES }),
         arguments.ext_proc.map(|server| Host::ExtProc { server }),
     ];
     let mut subjects = Vec::new();

@@ -23,6 +23,8 @@ pub(super) enum Host {
     None,
     /// The filter, as many times in a row as is said. Each copy does the whole work.
     Wasm { copies: u32 },
+    /// The same with queues, and with room for all requests.
+    Queues { copies: u32 },
     /// An external processor at this address.
     ExtProc { server: SocketAddr },
 }
@@ -72,7 +74,7 @@ pub(super) struct Subject {
 impl Host {
     /// Whether the picker's own counters and pages are there.
     pub(super) fn has_filter(self) -> bool {
-        matches!(self, Self::Wasm { .. })
+        matches!(self, Self::Wasm { .. } | Self::Queues { .. })
     }
 }
 
@@ -82,6 +84,7 @@ impl fmt::Display for Host {
             Self::None => f.pad("none"),
             Self::Wasm { copies: 1 } => f.pad("wasm"),
             Self::Wasm { copies } => f.pad(&format!("wasm x{copies}")),
+            Self::Queues { copies } => f.pad(&format!("queues x{copies}")),
             Self::ExtProc { .. } => f.pad("ext_proc"),
         }
     }
@@ -92,11 +95,16 @@ impl Subject {
     pub(super) async fn start(bench: &Bench<'_>, host: Host) -> Result<Self> {
         let destination = Destination::OriginalDst;
         let addresses = Addresses::free()?;
-        let document = document(destination, bench.endpoints)?;
+        let mut document = document(destination, bench.endpoints)?;
+        if let Host::Queues { .. } = host {
+            document["pools"][0]["picker"] = queueing_picker();
+        }
         let mut bootstrap = compose(destination, addresses, bench.wasm, &document)?;
         match host {
             Host::None => remove_filter(&mut bootstrap)?,
-            Host::Wasm { copies } => repeat_filter(&mut bootstrap, copies)?,
+            Host::Wasm { copies } | Host::Queues { copies } => {
+                repeat_filter(&mut bootstrap, copies)?
+            }
             Host::ExtProc { server } => {
                 remove_filter(&mut bootstrap)?;
                 add_processor(&mut bootstrap, server)?;
@@ -140,6 +148,21 @@ impl Subject {
     pub(super) async fn stop(self) -> Result<()> {
         self.proxy.stop().await
     }
+}
+
+/// The default picker with queues, whose endpoints have room for more than is ever sent.
+fn queueing_picker() -> Value {
+    let detector = "concurrency-detector";
+    json!({
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "featureGates": ["flowControl"],
+        "plugins": [
+            {"type": "least-cost-scorer"},
+            {"type": detector, "parameters": {"maxConcurrency": 100_000}},
+        ],
+        "flowControl": {"saturationDetector": {"pluginRef": detector}},
+    })
 }
 
 /// Takes out all that is the picker's: the filter, its pages and its service.
