@@ -17,6 +17,7 @@ mod stats;
 mod stream;
 #[cfg(feature = "test-build")]
 mod test_hooks;
+mod trust;
 mod verdict;
 mod waiting;
 mod worker;

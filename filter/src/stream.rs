@@ -219,6 +219,7 @@ impl Stream {
         let now = host::now();
         let arrived = {
             let worker = &mut *self.worker.borrow_mut();
+            worker.trust(index, &mut request);
             let Some(pool) = worker.pools.get_mut(index) else {
                 return Action::Continue;
             };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use picker_core::{
     Affirmed, Config, Draws, HashSeed, Pool, PoolConfig, PoolOptions, Queued, SessionKey, Snapshot,
-    Span, Stat, Timestamp, Troubles, affirm,
+    Span, Stat, Timestamp, Troubles, TrustSource, affirm,
 };
 
 use crate::host::{self, Host};
@@ -48,10 +48,16 @@ impl Worker {
             .map(|pool| WorkerPool::new(pool, config.session_key, owner))
             .collect();
         let draws = Draws::new(host::random());
+        let trust = &config.trust;
         let mut asked: Vec<String> = Vec::new();
-        for name in config.pools.iter().flat_map(|pool| &pool.plan.headers) {
-            if !asked.contains(name) {
-                asked.push(name.clone());
+        for pool in &config.pools {
+            let priority = trust.priority_source(pool);
+            let trusted = priority.into_iter().chain(trust.fairness_source(pool));
+            let trusted = trusted.flat_map(TrustSource::headers);
+            for name in pool.plan.headers.iter().chain(trusted) {
+                if !asked.contains(name) {
+                    asked.push(name.clone());
+                }
             }
         }
         Self {

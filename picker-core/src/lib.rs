@@ -18,6 +18,7 @@ mod cache_fit;
 mod candidate;
 mod cel;
 mod checkpoint;
+mod claim;
 mod collector;
 mod config;
 mod context_length;
@@ -89,6 +90,7 @@ pub use block::{BLOCK_BYTES, BlockHash, HashSeed, PROMPT_BLOCKS_MAX};
 pub use cache_fit::CacheFit;
 pub use candidate::{Candidate, Context};
 pub use cel::{Expression, ExpressionError, ExpressionFault, UsageReport};
+pub use claim::{Claim, property_text};
 pub use collector::{Collector, PERIOD_MAX, PoolScrape};
 pub use config::{
     AddressFault, CONFIG_ERRORS_MAX, CacheConfig, Cause, Config, ConfigError, ConfigWarning,

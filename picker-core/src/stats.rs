@@ -39,6 +39,8 @@ pub enum Stat {
     Refusals(&'static str),
     /// Counter: requests left to the route because no endpoint was eligible.
     FailedOpen,
+    /// Counter: headers that name another objective, or another tenant, than the one that counts.
+    ObjectiveConflicts,
     /// Counter: request bodies that could not be understood.
     UnreadableBodies,
     /// Counter: requests served by another endpoint than the one chosen.
@@ -111,6 +113,7 @@ impl Stat {
             Self::Divided(division) => ("disagg_decision_total", Some(("decision_type", division))),
             Self::Refusals(reason) => ("refusals_total", Some(("reason", reason))),
             Self::FailedOpen => ("failed_open_total", None),
+            Self::ObjectiveConflicts => ("objective_conflicts_total", None),
             Self::UnreadableBodies => ("unreadable_bodies_total", None),
             Self::OverrideMissed => ("override_missed_total", None),
             Self::Scrapes => ("scrapes_total", None),

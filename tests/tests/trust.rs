@@ -1,0 +1,158 @@
+//! Who says how much a request matters is who is configured to, and nobody else.
+
+use anyhow::{Context, Result, ensure};
+use picker_tests::{CHAT, Draft, Stack, chat_body, servers, set_faults};
+use serde_json::{Value, json};
+use xtask::compose::Destination;
+use xtask::http::{Connection, Length, head};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_objective_in_a_header_says_how_much_a_request_matters() -> Result<()> {
+    let (stack, _running) = full(json!({}), &[]).await?;
+    for (headers, expected) in [
+        (&[][..], 200),
+        (&[(NEW, "batch")], 429),
+        (&[(OLD, "batch")], 429),
+        (&[(NEW, " batch ")], 429),
+        (&[(NEW, "chat")], 200),
+        (&[(NEW, "Batch")], 200),
+        // A number is an objective of that name, and there is none.
+        (&[(NEW, "-5")], 200),
+        (&[(NEW, "chat"), (OLD, "chat")], 200),
+        (&[(OLD, "batch"), (NEW, "chat")], 200),
+        (&[(OLD, "chat"), (NEW, "batch")], 429),
+    ] {
+        check(&stack, headers, expected).await?;
+    }
+    stack
+        .wait_for_count("objective_conflicts_total;pool=llm", 2)
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_clients_send_is_ignored_where_metadata_or_filter_state_count() -> Result<()> {
+    let metadata = |path: Value| json!({"metadata": {"namespace": "tenants", "path": path}});
+    let state = |name: &str| json!({"filterState": name});
+    for (source, expected) in [
+        (metadata(json!(["class"])), 429),
+        // As many bytes as a number has.
+        (metadata(json!(["eight"])), 429),
+        (metadata(json!(["claims", "number"])), 429),
+        (metadata(json!(["half"])), 200),
+        (metadata(json!(["nothing"])), 200),
+        (metadata(json!(["claims"])), 200),
+        (metadata(json!(["absent"])), 200),
+        (state("tenants.class"), 429),
+        (state("tenants.absent"), 200),
+        (json!({"none": true}), 200),
+    ] {
+        let filters = [metadata_filter(), state_filter()];
+        let (stack, _running) = full(json!({"priority": source}), &filters).await?;
+        check(&stack, &[], expected)
+            .await
+            .with_context(|| source.to_string())?;
+        // Opposites of what is configured: were they read, the answer would be another.
+        let other = if expected == 429 { "chat" } else { "batch" };
+        let headers = [(NEW, other), (OLD, other)];
+        check(&stack, &headers, expected)
+            .await
+            .with_context(|| source.to_string())?;
+    }
+    Ok(())
+}
+
+/// What another filter knows of every request.
+fn metadata_filter() -> Value {
+    json!({
+        "name": "metadata",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.set_metadata.v3.Config",
+            "metadata": [{
+                "metadata_namespace": "tenants",
+                "value": {
+                    "class": "batch",
+                    "eight": "12345678",
+                    "half": -0.5,
+                    "nothing": null,
+                    "claims": {"number": -2_147_483_648_i64},
+                },
+            }],
+        },
+    })
+}
+
+fn state_filter() -> Value {
+    json!({
+        "name": "state",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.set_filter_state.v3.Config",
+            "on_request_headers": [{
+                "object_key": "tenants.class",
+                "factory_key": "envoy.string",
+                "format_string": {"text_format_source": {"inline_string": "batch"}},
+            }],
+        },
+    })
+}
+
+/// A pool with one endpoint that is full: a request with a priority below 0 is refused. It is as
+/// long as the connection is open.
+async fn full(trust: Value, filters: &[Value]) -> Result<(Stack, Connection)> {
+    let mut draft = Draft::new(Destination::OriginalDst, servers(1)).await?;
+    draft.document["trust"] = trust;
+    let pool = draft.pool()?;
+    pool["objectives"] = json!([
+        {"name": "batch", "priority": -1},
+        {"name": "12345678", "priority": -1},
+        {"name": "chat", "priority": 10},
+    ]);
+    pool["picker"] = json!({
+        "plugins": [
+            {"type": "queue-scorer"},
+            {"type": "concurrency-detector", "parameters": {"maxConcurrency": 1}},
+        ],
+        "schedulingProfiles": [
+            {"name": "default", "plugins": [{"pluginRef": "queue-scorer"}]},
+        ],
+        "flowControl": {"saturationDetector": {"pluginRef": "concurrency-detector"}},
+    });
+    let manager = draft.bootstrap.manager_mut("traffic")?;
+    let http_filters = manager["http_filters"].as_array_mut();
+    let http_filters = http_filters.context("no HTTP filters")?;
+    http_filters.splice(0..0, filters.iter().cloned());
+    let stack = draft.start().await?;
+    let server = stack.servers.first().context("no server")?;
+    set_faults(server, &json!({"requests": "hang"}))?;
+    let mut running = stack.connect().await?;
+    let body = chat_body("hello", 1);
+    let headers = [("content-type", "application/json")];
+    let length = Length::of(body.as_bytes());
+    running.send(&head("POST", CHAT, &headers, length)).await?;
+    running.send(body.as_bytes()).await?;
+    stack
+        .wait("one is running", |state| {
+            state.endpoints().any(|it| it.in_flight == 1)
+        })
+        .await?;
+    set_faults(server, &json!({"requests": "ok"}))?;
+    Ok((stack, running))
+}
+
+async fn check(stack: &Stack, headers: &[(&str, &str)], expected: u16) -> Result<()> {
+    let headers = [headers, &[("content-type", "application/json")]].concat();
+    let body = chat_body("hello", 1);
+    let response = stack
+        .request("POST", CHAT, &headers, body.as_bytes())
+        .await?;
+    let status = response.status;
+    ensure!(
+        status == expected,
+        "{headers:?}: {status} {}",
+        response.text()
+    );
+    Ok(())
+}
+
+const NEW: &str = "x-llm-d-inference-objective";
+
+const OLD: &str = "x-gateway-inference-objective";
