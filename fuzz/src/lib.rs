@@ -5,6 +5,7 @@
 //! (`cargo xtask fuzz`), and by the tests below, with the seeds and with every input that once
 //! failed, which are kept in `regressions/`.
 
+pub mod board;
 pub mod checkpoint;
 pub mod codecs;
 pub mod config;
@@ -111,6 +112,7 @@ macro_rules! targets {
 }
 
 targets! {
+    board 2048 "boards of what waits, in shared data"
     checkpoint 8192 "copies of twins in shared data"
     codecs 8192 "compressed bodies, in every coding"
     config 4096 "configurations"
