@@ -5,24 +5,26 @@ use std::io;
 
 use picker_core::{
     EndpointMetrics, Engine, EngineKind, EngineMapping, Mapped, MetricSpec, PageError, Reading,
-    Snapshot, Timestamp, detect_engine, read_page_of,
+    Reporter, Snapshot, Timestamp, detect_engine, read_page_of,
 };
 
 use crate::fixtures::files;
 use crate::input::Input;
 
-/// An engine, built in or as a user could describe it, and whether the page was cut in a byte, and
-/// the page.
+/// An engine, built in or as a user could describe it, one rank or all of them, and whether the page
+/// was cut, in a byte, and the page.
 pub fn check(input: &[u8]) {
     let mut input = Input(input);
     let choice = input.byte();
-    let number = usize::from(choice >> 1) % (EngineKind::ALL.len() + 1);
+    let (engines, number) = (EngineKind::ALL.len() + 1, usize::from(choice >> 1));
+    let rank = RANKS[number / engines % RANKS.len()];
+    let number = number % engines;
     let mapping = mapping();
     let built_in = EngineKind::ALL.get(number).copied();
     let engine = built_in.map_or(Engine::Mapped(&mapping), Engine::BuiltIn);
     let (complete, page) = (choice & 1 == 0, input.0);
     let _ = detect_engine(page);
-    let read = |page: &[u8]| read_page_of(page, engine, complete, NOW);
+    let read = |page: &[u8]| read_page_of(page, Reporter { engine, rank }, complete, NOW);
     let reading = read(page);
     if let Ok(reading) = &reading {
         can_be_true(&reading.metrics);
@@ -53,6 +55,13 @@ pub fn seeds() -> io::Result<Vec<Vec<u8>>> {
     let mut mapped = vec![(EngineKind::ALL.len() as u8) << 1];
     mapped.extend(MAPPED_PAGE.as_bytes());
     seeds.push(mapped);
+    for page in [MAPPED_PAGE, RANKED_PAGE] {
+        for rank in 1..RANKS.len() {
+            let mut ranked = vec![((rank * (EngineKind::ALL.len() + 1)) as u8) << 1];
+            ranked.extend(page.as_bytes());
+            seeds.push(ranked);
+        }
+    }
     Ok(seeds)
 }
 
@@ -135,6 +144,12 @@ const MAPPED_PAGE: &str = "q{state=\"waiting\",engine=\"0\"} 3\nq{state=\"waitin
 q{state=\"running\",priority=\"gold\"} 2\nheat -4\nvllm:kv_cache_usage_perc 0.5
 vllm:prefix_cache_queries_total 10\nvllm:num_requests_waiting 9
 vllm:lora_requests_info{running_lora_adapters=\"a\",max_lora=\"4\"} 5\n";
+
+const RANKED_PAGE: &str = "vllm:num_requests_waiting{engine=\"0\"} 3
+vllm:num_requests_waiting{engine=\"1\"} 4\nvllm:kv_cache_usage_perc{engine=\"1\"} 0.5\n";
+
+/// All ranks of a page, or one of them.
+const RANKS: [Option<&str>; 3] = [None, Some("0"), Some("7")];
 
 /// When the recorded pages were read.
 const NOW: Timestamp = Timestamp(1_796_000_000_000_000);

@@ -171,6 +171,23 @@ impl Gauge {
         )
     }
 
+    /// Whether ranks add up to what all of them have.
+    pub(crate) const fn is_summed(self) -> bool {
+        matches!(
+            self,
+            Self::Running
+                | Self::Waiting
+                | Self::UsedTokens
+                | Self::NumBlocks
+                | Self::CapacityTokens
+                | Self::OffloadBlocks
+                | Self::PrefixQueries
+                | Self::PrefixHits
+                | Self::PrefixQueriesBlocks
+                | Self::PrefixHitsBlocks
+        )
+    }
+
     /// The key of the gauge in a printed reading, for those a warning can be about.
     pub(crate) const fn key(self) -> &'static str {
         match self {

@@ -133,7 +133,7 @@ pub use pool::{Arrived, Asking, Labels, Pool, PoolOptions, RunId, Troubles, Turn
 pub use predict::{Features, Predictor};
 pub use producers::{OutputEstimate, PrefixCache, Producers};
 pub use profile::{Profile, Ranked, WeightedScorer};
-pub use reading::{PageError, Reading, Warning, detect_engine, read_page, read_page_of};
+pub use reading::{PageError, Reading, Reporter, Warning, detect_engine, read_page, read_page_of};
 pub use refusal::Refusal;
 pub use registry::{Affirmed, Registration, affirm, registered};
 pub use request::{GROUP_BLOCKS_MAX, MEDIA_MAX, Media, MediaKind, Prompt, Request, RequestFault};

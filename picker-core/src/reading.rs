@@ -12,7 +12,7 @@ use crate::engine::{EngineKind, Family, Gauge};
 use crate::exposition::{Line, Lines, Sample, Unread, number};
 use crate::mapping::{Engine, EngineMapping, Meaning};
 use crate::metrics::EndpointMetrics;
-use crate::series::{Engines, Series, SeriesKey};
+use crate::series::{Engines, Ranks, Series, SeriesKey};
 use crate::sort::sort_by;
 use crate::time::Timestamp;
 
@@ -50,8 +50,19 @@ pub enum PageError {
     /// No sample of a family the engine has: another engine's page, HTML, JSON, or families without
     /// samples.
     NoKnownFamily,
+    /// Samples of other ranks than the endpoint's, and none of its own.
+    OtherRanks,
     /// More series than any server has engines and ranks.
     TooManySeries,
+}
+
+/// Whose page is read.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Reporter<'a> {
+    /// What its families mean.
+    pub engine: Engine<'a>,
+    /// Which of the data-parallel ranks on the page it is; `None` for all of them.
+    pub rank: Option<&'a str>,
 }
 
 /// Reads a page of `engine`, whose body is `complete` or was cut. `now` tells times from sums of
@@ -69,25 +80,31 @@ pub fn read_page(
     complete: bool,
     now: Timestamp,
 ) -> Result<Reading, PageError> {
-    read_page_of(page, Engine::BuiltIn(engine), complete, now)
+    let reporter = Reporter {
+        engine: Engine::BuiltIn(engine),
+        rank: None,
+    };
+    read_page_of(page, reporter, complete, now)
 }
 
-/// Reads a page as [`read_page`] does, of an engine that is built in or described by a user.
+/// Reads a page as [`read_page`] does, of an engine that is built in or described by a user, or of
+/// one of its ranks.
 ///
 /// A gauge of a user's mapping is made of all samples that its [`MetricSpec`] selects, as a
-/// built-in one is; an attribute is their mean.
+/// built-in one is; an attribute is their mean. A rank has the samples whose label `engine`
+/// (vLLM) or `dp_rank` (SGLang) is its own, and those of no rank unless they are totals.
 ///
 /// [`MetricSpec`]: crate::MetricSpec
 pub fn read_page_of(
     page: &[u8],
-    engine: Engine<'_>,
+    reporter: Reporter<'_>,
     complete: bool,
     now: Timestamp,
 ) -> Result<Reading, PageError> {
     if page.trim_ascii().is_empty() {
         return Err(PageError::Empty);
     }
-    let mut tally = Tally::new(engine, now);
+    let mut tally = Tally::new(reporter, now);
     let mut last = None;
     for line in Lines::new(page, complete) {
         last = match Line::new(line) {
@@ -131,18 +148,20 @@ struct Tally<'a> {
     now: Timestamp,
     series: Vec<Series>,
     lora: NewestLora<'a>,
+    ranks: Ranks<'a>,
     known: bool,
     bad_lines: u32,
     truncated: bool,
 }
 
 impl<'a> Tally<'a> {
-    fn new(engine: Engine<'a>, now: Timestamp) -> Self {
+    fn new(Reporter { engine, rank }: Reporter<'a>, now: Timestamp) -> Self {
         Self {
             engine,
             now,
             series: Vec::with_capacity(SERIES_USUAL),
             lora: NewestLora::default(),
+            ranks: Ranks::new(rank),
             known: false,
             bad_lines: 0,
             truncated: false,
@@ -163,6 +182,9 @@ impl<'a> Tally<'a> {
             self.bad_lines = self.bad_lines.saturating_add(1);
         }
         let Some(sample) = sample else { return true };
+        if self.ranks.is_of_another(sample.labels) {
+            return true;
+        }
         match mapping {
             Some(mapping) => {
                 let start = self.series.len();
@@ -250,13 +272,10 @@ impl<'a> Tally<'a> {
     }
 
     fn push(&mut self, gauge: Gauge, key: SeriesKey, value: f64) {
-        let may_be_negative = matches!(gauge, Gauge::Attribute(_));
-        let usable = value.is_finite() && (value >= 0.0 || may_be_negative);
-        // Adding zero makes zero of minus zero.
-        let value = if usable { value + 0.0 } else { f64::NAN };
         // One past the limit is enough to know.
         if self.series.len() <= SERIES_MAX {
-            self.series.push(Series { gauge, key, value });
+            let is_shared = self.ranks.is_shared();
+            self.series.push(Series::new(gauge, key, value, is_shared));
         }
     }
 
@@ -299,13 +318,17 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn finish(self) -> Result<Reading, PageError> {
+    fn finish(mut self) -> Result<Reading, PageError> {
         if self.series.len() > SERIES_MAX {
             return Err(PageError::TooManySeries);
+        }
+        if self.ranks.has_others_only() {
+            return Err(PageError::OtherRanks);
         }
         if !self.known {
             return Err(PageError::NoKnownFamily);
         }
+        self.ranks.drop_totals(&mut self.series);
         let engines = Engines::new(self.series);
         let mut warnings = Vec::new();
         if self.bad_lines > 0 {
@@ -352,6 +375,7 @@ impl fmt::Display for PageError {
         f.write_str(match self {
             Self::Empty => "the page is empty",
             Self::NoKnownFamily => "the page has no sample of a known family",
+            Self::OtherRanks => "the page has samples of other ranks only",
             Self::TooManySeries => "the page has too many series",
         })
     }
@@ -448,6 +472,67 @@ vllm:cache_config_info{block_size="32",engine="0",num_gpu_blocks="11"} 1
 vllm:cache_config_info{block_size="16",engine="1",num_gpu_blocks="21"} 1"#,
             "running=7 waiting=37 kv=0.5 max=0.75 block=32 blocks=32 tokens=960 queries=30 hits=3",
         )]);
+    }
+
+    fn check_ranks(engine: EngineKind, page: &str, ranks: &[(Option<&str>, &str)]) {
+        for (rank, expected) in ranks {
+            let engine = Engine::BuiltIn(engine);
+            let rank = *rank;
+            let reading = read_page_of(page.as_bytes(), Reporter { engine, rank }, true, NOW);
+            assert_eq!(show(reading), *expected, "{rank:?} of {page}");
+        }
+    }
+
+    #[test]
+    fn a_rank_has_its_own_samples_and_those_of_no_rank_but_totals() {
+        let vllm = r#"
+process_start_time_seconds 77
+vllm:num_requests_running{engine="0",model_name="m"} 2.0
+vllm:num_requests_running{engine="10",model_name="m"} 5.0
+vllm:num_requests_waiting{engine="0",model_name="m"} NaN
+vllm:num_requests_waiting{engine="10",model_name="m"} 37.0
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
+vllm:kv_cache_usage_perc{engine="10",model_name="m"} 0.75
+vllm:cache_config_info{block_size="32",engine="0",num_gpu_blocks="11"} 1
+vllm:cache_config_info{block_size="16",engine="10",num_gpu_blocks="21"} 1
+vllm:lora_requests_info{max_lora="4",running_lora_adapters="a",waiting_lora_adapters=""} 1"#;
+        check_ranks(
+            EngineKind::Vllm,
+            vllm,
+            &[
+                (
+                    Some("0"),
+                    "running=2 kv=0.25 max=0.25 block=32 blocks=11 tokens=320 started=77 \
+                     lora=a||4 !Unusable(\"waiting\")",
+                ),
+                (
+                    Some("10"),
+                    "running=5 waiting=37 kv=0.75 max=0.75 block=16 blocks=21 tokens=320 \
+                     started=77 lora=a||4",
+                ),
+                (Some("1"), "OtherRanks"),
+                (Some(""), "OtherRanks"),
+                (
+                    None,
+                    "running=7 kv=0.5 max=0.75 block=32 blocks=32 tokens=960 started=77 \
+                     lora=a||4 !Unusable(\"waiting\")",
+                ),
+            ],
+        );
+        let sglang = r#"
+sglang:num_queue_reqs{dp_rank="0",tp_rank="0"} 2
+sglang:num_queue_reqs{dp_rank="0",tp_rank="1"} 2
+sglang:num_queue_reqs{dp_rank="1",tp_rank="0"} 3"#;
+        let ranks = [(Some("0"), "waiting=2"), (Some("1"), "waiting=3")];
+        check_ranks(EngineKind::Sglang, sglang, &ranks);
+        let totals = format!("{sglang}\nsglang:prompt_tokens_total 10\nsglang:page_size 64");
+        let ranks = [
+            (Some("1"), "waiting=3 block=64"),
+            (None, "waiting=5 block=64 queries=10"),
+        ];
+        check_ranks(EngineKind::Sglang, &totals, &ranks);
+        let single = "vllm:num_requests_waiting{model_name=\"m\",engine=\"\"} 4";
+        check_ranks(EngineKind::Vllm, single, &[(Some("3"), "waiting=4")]);
     }
 
     #[test]
@@ -834,7 +919,8 @@ sglang:cached_tokens_total{cache_source="host"} 3"#,
         let mapping = mapping(name);
         for (page, expected) in pages {
             let engine = Engine::Mapped(&mapping);
-            let reading = read_page_of(page.as_bytes(), engine, complete, NOW);
+            let reporter = Reporter { engine, rank: None };
+            let reading = read_page_of(page.as_bytes(), reporter, complete, NOW);
             assert_eq!(show(reading), *expected, "{page}");
         }
     }

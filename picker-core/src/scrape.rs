@@ -6,13 +6,14 @@
 
 mod answer;
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::cache_fit::CacheFit;
 use crate::config::{EndpointConfig, PoolConfig};
 use crate::ledger::{self, Ledger, Load};
 use crate::models::{read_gpu_usage, read_models};
-use crate::reading::read_page_of;
+use crate::reading::{Reporter, read_page_of};
 use crate::share::Share;
 use crate::shared::SharedData;
 use crate::snapshot::{EndpointState, GpuUsage, Snapshot, publish};
@@ -46,6 +47,8 @@ pub struct Scraper {
 struct Plan {
     endpoint: EndpointId,
     engine: EngineChoice,
+    /// Which rank of its page it is, where a label tells.
+    rank: Option<String>,
     timers: Timers,
     /// What workers had sent to the endpoint when it was asked last for its metrics.
     load: Load,
@@ -218,7 +221,8 @@ impl Scraper {
             return ScrapeOutcome::Unlisted;
         };
         let engine = self.config.plan.sources.engines.get(plan.engine);
-        let reading = match read_page_of(page, engine, true, now) {
+        let rank = plan.rank.as_deref();
+        let reading = match read_page_of(page, Reporter { engine, rank }, true, now) {
             Ok(reading) => reading,
             Err(error) => return self.fail(endpoint, ScrapeFailure::Page(error)),
         };
@@ -345,10 +349,12 @@ impl Scraper {
             let engine = configured.map_or(EngineChoice::BuiltIn(self.config.engine), |it| {
                 engines.of(it)
             });
+            let rank = configured.and_then(EndpointConfig::rank);
             let known = known.and_then(|known| self.plans.get(known));
             plans.push(Plan {
                 endpoint: endpoint.id,
                 engine,
+                rank: rank.map(String::from),
                 timers: known.map_or_else(Timers::default, |plan| plan.timers),
                 load: known.map_or_else(Load::default, |plan| plan.load),
                 share: known.map_or_else(Share::default, |plan| plan.share),
@@ -385,7 +391,6 @@ mod tests {
     use crate::snapshot::stored;
     use crate::sources::DataSource;
     use alloc::format;
-    use alloc::string::String;
     use alloc::vec;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -742,6 +747,23 @@ mod tests {
         assert_eq!(failed, ScrapeOutcome::Failed(ScrapeFailure::Status(500)));
         let metrics = &scraper.snapshot.endpoints[0].metrics;
         assert_eq!(metrics.attribute("heat"), Some(60.0));
+    }
+
+    #[test]
+    fn ranks_behind_one_page_have_their_own_samples() {
+        let mut config = config(&[1, 2, 3]);
+        for (endpoint, rank) in config.endpoints.iter_mut().zip(["0", "1", ""]) {
+            endpoint.labels = vec![("llm-d.ai/engine-rank".into(), rank.into())];
+        }
+        let mut scraper = Scraper::new(config, None);
+        let page = "vllm:num_requests_waiting{engine=\"0\"} 3\n\
+            vllm:num_requests_waiting{engine=\"1\"} 4\n";
+        due(&mut scraper, at(0));
+        for endpoint in [1, 2, 3] {
+            answer(&mut scraper, endpoint, page, at(1));
+        }
+        let expected = [(1, Some(3.0)), (2, Some(4.0)), (3, Some(7.0))];
+        assert_eq!(waiting(&scraper), expected);
     }
 
     /// What Envoy 1.40 answers for an address where nothing listens.

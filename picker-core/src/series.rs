@@ -25,6 +25,8 @@ pub(crate) struct Series {
     pub(crate) key: SeriesKey,
     /// Never negative or infinite; not a number when it is unknown.
     pub(crate) value: f64,
+    /// Whether it names no rank where one is wanted.
+    pub(crate) is_shared: bool,
 }
 
 /// What tells a series from others: hashes over its labels, whatever their order.
@@ -36,8 +38,32 @@ pub(crate) struct SeriesKey {
     engine: u64,
 }
 
+/// Which data-parallel ranks a page tells of, where one of them is asked for.
+pub(crate) struct Ranks<'a> {
+    wanted: Option<&'a [u8]>,
+    /// Whether the sample looked at last names no rank.
+    is_shared: bool,
+    has_own: bool,
+    has_others: bool,
+}
+
 /// The gauges of all engines behind the address.
 pub(crate) struct Engines(Vec<Series>);
+
+impl Series {
+    /// A figure as the page has it; one that cannot be true is no number.
+    pub(crate) fn new(gauge: Gauge, key: SeriesKey, value: f64, is_shared: bool) -> Self {
+        let may_be_negative = matches!(gauge, Gauge::Attribute(_));
+        let usable = value.is_finite() && (value >= 0.0 || may_be_negative);
+        Self {
+            gauge,
+            key,
+            // Adding zero makes zero of minus zero.
+            value: if usable { value + 0.0 } else { f64::NAN },
+            is_shared,
+        }
+    }
+}
 
 impl SeriesKey {
     /// The key of a series; `None` for a breakdown by the label `breakdown`, whose total is another
@@ -69,7 +95,7 @@ impl SeriesKey {
     /// The key of a family whose labels are values: of all labels, only those that name an engine
     /// count.
     pub(crate) fn of_engine(name: &[u8], labels: Labels<'_>) -> Self {
-        let hash = [&b"engine"[..], b"dp_rank"]
+        let hash = RANK_LABELS
             .iter()
             .filter_map(|label| labels.value(label))
             .fold(xxh3_64_with_seed(name, 0), |seed, value| {
@@ -79,6 +105,51 @@ impl SeriesKey {
             identity: hash,
             engine: hash,
         }
+    }
+}
+
+impl<'a> Ranks<'a> {
+    /// All ranks, or the one that is `wanted`.
+    pub(crate) fn new(wanted: Option<&'a str>) -> Self {
+        Self {
+            wanted: wanted.map(str::as_bytes),
+            is_shared: false,
+            has_own: false,
+            has_others: false,
+        }
+    }
+
+    /// Looks at a sample with these labels: whether it is of another rank than the one that is
+    /// wanted. One that names no rank is everybody's.
+    pub(crate) fn is_of_another(&mut self, labels: Labels<'_>) -> bool {
+        let Some(wanted) = self.wanted else {
+            return false;
+        };
+        let mut named = RANK_LABELS.iter().filter_map(|label| labels.value(label));
+        let rank = named.find(|rank| !rank.is_empty());
+        let is_own = rank == Some(wanted);
+        let is_others = rank.is_some() && !is_own;
+        self.is_shared = rank.is_none();
+        self.has_own |= is_own;
+        self.has_others |= is_others;
+        is_others
+    }
+
+    /// Whether the sample looked at last is everybody's.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Drops what is no rank's own: a sum over all ranks on a page that tells them apart.
+    pub(crate) fn drop_totals(&self, series: &mut Vec<Series>) {
+        if self.has_own {
+            series.retain(|it| !(it.is_shared && it.gauge.is_summed()));
+        }
+    }
+
+    /// Whether the page tells of ranks, and not of the one that is wanted.
+    pub(crate) fn has_others_only(&self) -> bool {
+        self.has_others && !self.has_own
     }
 }
 
@@ -248,6 +319,9 @@ fn count(value: f64) -> Option<u64> {
 fn product(blocks: u64, size: f64) -> Option<u64> {
     count(blocks as f64 * count(size)? as f64)
 }
+
+/// The labels that name a data-parallel rank, of vLLM and of SGLang.
+const RANK_LABELS: [&[u8]; 2] = [b"engine", b"dp_rank"];
 
 /// The first number that is no count: a double holds all whole numbers below it, and it is far
 /// above what any engine counts.

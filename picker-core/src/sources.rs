@@ -154,6 +154,11 @@ impl EndpointConfig {
         self.label(POD_LABEL)
     }
 
+    /// Which of the data-parallel ranks on its metrics page it is, where a label tells.
+    pub(crate) fn rank(&self) -> Option<&str> {
+        self.label(RANK_LABEL).filter(|rank| !rank.is_empty())
+    }
+
     fn label(&self, name: &str) -> Option<&str> {
         let mut labels = self.labels.iter();
         let (_, value) = labels.find(|(label, _)| label == name)?;
@@ -173,6 +178,10 @@ const ENGINE_LABEL: &str = "llm-d.ai/engine-type";
 
 /// What that label was called before; it is read where the other one is not there.
 const OLD_ENGINE_LABEL: &str = "inference.networking.k8s.io/engine-type";
+
+/// The label that says which rank of a page an endpoint is. The reference picker reads the first
+/// one for all, and has no name for it.
+const RANK_LABEL: &str = "llm-d.ai/engine-rank";
 
 /// The label that Kubernetes puts on the pods of a stateful set.
 const POD_LABEL: &str = "statefulset.kubernetes.io/pod-name";

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use picker_core::{
-    EndpointMetrics, EngineKind, Lora, PageError, Reading, Timestamp, detect_engine, read_page,
+    EndpointMetrics, Engine, EngineKind, Lora, PageError, Reading, Reporter, Timestamp,
+    detect_engine, read_page, read_page_of,
 };
 use serde_json::{Map, Value};
 
@@ -39,6 +40,50 @@ fn every_page_of_a_release_reads_as_expected() {
             EngineKind::Tgi => tgi(expected),
         };
         assert_same(file, reading.metrics, wanted);
+    }
+}
+
+#[test]
+fn a_rank_of_a_page_reads_as_itself() {
+    for (file, rank, running, waiting, kv_usage, queries) in [
+        (
+            "vllm-0.33.0-dp2.txt",
+            "0",
+            14.0,
+            3.0,
+            0.413_714,
+            Some(1_843_266),
+        ),
+        (
+            "vllm-0.33.0-dp2.txt",
+            "1",
+            9.0,
+            0.0,
+            0.120_381,
+            Some(902_211),
+        ),
+        ("sglang-0.5.23-dp2.txt", "0", 17.0, 4.0, 0.28, None),
+        ("sglang-0.5.23-dp2.txt", "1", 9.0, 0.0, 0.07, None),
+        (
+            "awkward/73-external-dp-rank3-only.txt",
+            "3",
+            14.0,
+            3.0,
+            0.41,
+            None,
+        ),
+    ] {
+        let page = fs::read(fixtures().join(file)).unwrap();
+        let engine = Engine::BuiltIn(detect_engine(&page).unwrap());
+        let read = |rank| read_page_of(&page, Reporter { engine, rank }, true, NOW);
+        let metrics = read(Some(rank)).unwrap().metrics;
+        assert_eq!(metrics.running, Some(running), "{file} {rank}");
+        assert_eq!(metrics.waiting, Some(waiting), "{file} {rank}");
+        let usage = metrics.kv_usage.unwrap();
+        assert!((usage - kv_usage).abs() < 1e-6, "{file} {rank}: {usage}");
+        assert_eq!(metrics.kv_usage_max, Some(usage), "{file} {rank}");
+        assert_eq!(metrics.prefix_queries, queries, "{file} {rank}");
+        assert_eq!(read(Some("7")), Err(PageError::OtherRanks), "{file}");
     }
 }
 

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use codecs::{Coding, DecodeError, Decoder};
 use picker_core::{
-    EndpointMetrics, EngineKind, HashSeed, Reading, Request, RequestScanner, ResponseKind,
-    ResponseReader, Shape, Timestamp, detect_engine, read_page,
+    EndpointMetrics, Engine, EngineKind, HashSeed, Reading, Reporter, Request, RequestScanner,
+    ResponseKind, ResponseReader, Shape, Timestamp, detect_engine, read_page_of,
 };
 use serde_json::{Value, json};
 
@@ -23,6 +23,9 @@ pub enum ReadArguments {
         /// Whose page it is, instead of finding out: vllm, sglang, trtllm-serve, ...
         #[arg(long, value_name = "NAME", value_parser = engine)]
         engine: Option<EngineKind>,
+        /// One data-parallel rank of the page, as its samples name it, instead of all of them
+        #[arg(long, value_name = "RANK")]
+        rank: Option<String>,
     },
     /// A request body
     Request {
@@ -51,7 +54,9 @@ pub enum ReadArguments {
 /// Prints what the picker reads in a file.
 pub fn read(arguments: &ReadArguments) -> Result<()> {
     let read = match arguments {
-        ReadArguments::Metrics { file, engine } => metrics(&bytes(file)?, *engine)?,
+        ReadArguments::Metrics { file, engine, rank } => {
+            metrics(&bytes(file)?, *engine, rank.as_deref())?
+        }
         ReadArguments::Request {
             file,
             path,
@@ -67,13 +72,17 @@ pub fn read(arguments: &ReadArguments) -> Result<()> {
     Ok(())
 }
 
-/// A metrics page; what it does not say is null.
-pub fn metrics(page: &[u8], engine: Option<EngineKind>) -> Result<Value> {
+/// A metrics page, or one rank of it; what it does not say is null.
+pub fn metrics(page: &[u8], engine: Option<EngineKind>, rank: Option<&str>) -> Result<Value> {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let now = Timestamp(u64::try_from(since_epoch.as_micros())?);
     let engine = engine.or_else(|| detect_engine(page));
     let reading = match engine {
-        Some(engine) => read_page(page, engine, true, now).map_err(|error| error.to_string()),
+        Some(engine) => {
+            let engine = Engine::BuiltIn(engine);
+            let reading = read_page_of(page, Reporter { engine, rank }, true, now);
+            reading.map_err(|error| error.to_string())
+        }
         None => Err("the page is of no known engine; --engine names one".to_owned()),
     };
     let (metrics, warnings) = match reading {
@@ -259,19 +268,21 @@ mod tests {
 
     #[test]
     fn a_page_is_read_as_the_engine_it_is_of() {
-        let read = metrics(&fixture("metrics/vllm-0.33.0-dp2.txt"), None).unwrap();
+        let page = fixture("metrics/vllm-0.33.0-dp2.txt");
+        let read = metrics(&page, None, None).unwrap();
         assert_eq!(read["engine"], "vllm");
         assert!(read["kv_usage"].as_f64() < read["kv_usage_max"].as_f64());
-        let other = metrics(
-            &fixture("metrics/vllm-0.33.0-dp2.txt"),
-            Some(EngineKind::Tgi),
-        );
+        let other = metrics(&page, Some(EngineKind::Tgi), None);
         assert_eq!(other.unwrap()["running"], Value::Null);
+        for (rank, running) in [("0", json!(14.0)), ("1", json!(9.0)), ("2", Value::Null)] {
+            let read = metrics(&page, None, Some(rank)).unwrap();
+            assert_eq!(read["running"], running, "rank {rank}");
+        }
     }
 
     #[test]
     fn a_page_of_nobody_says_nothing_and_why() {
-        let read = metrics(b"<html></html>", None).unwrap();
+        let read = metrics(b"<html></html>", None, None).unwrap();
         assert_eq!(read["waiting"], Value::Null);
         assert_eq!(read["warnings"].as_array().unwrap().len(), 1);
     }

@@ -123,11 +123,15 @@ fn endpoint() -> Value {
             json!({"type": "string", "pattern": ADDRESS}),
             "An IP address and a port, like 10.0.0.1:8000 or [2001:db8::1]:8000.",
         ),
-        "labels": {
-            "type": "object",
-            "maxProperties": LABELS_MAX,
-            "additionalProperties": {"type": "string"},
-        },
+        "labels": told(
+            json!({
+                "type": "object",
+                "maxProperties": LABELS_MAX,
+                "additionalProperties": {"type": "string"},
+            }),
+            "What filters and scorers select by; llm-d.ai/engine-type names the engine and \
+             llm-d.ai/engine-rank the data-parallel rank on a metrics page of several.",
+        ),
     }));
     endpoint["required"] = json!(["address"]);
     endpoint
