@@ -80,7 +80,7 @@ pub struct PoolConfig {
     pub matches: Match,
     /// The engine of endpoints whose labels name none.
     pub engine: EngineKind,
-    /// At least one, no address twice.
+    /// At least one, no address twice, all of them on active ports.
     pub endpoints: Vec<EndpointConfig>,
     /// How metrics are collected.
     pub scrape: ScrapeConfig,

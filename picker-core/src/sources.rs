@@ -159,6 +159,16 @@ impl EndpointConfig {
         self.label(RANK_LABEL).filter(|rank| !rank.is_empty())
     }
 
+    /// Whether its pod serves on this port: on those alone that a label names, if one does.
+    pub(crate) fn is_active(&self) -> bool {
+        let ports = self.label(ACTIVE_PORTS_LABEL);
+        let Some(ports) = ports.or_else(|| self.label(OLD_ACTIVE_PORTS_LABEL)) else {
+            return true;
+        };
+        let mut ports = ports.split(',').map(|port| port.trim().parse());
+        ports.any(|port| port == Ok(self.address.port()))
+    }
+
     fn label(&self, name: &str) -> Option<&str> {
         let mut labels = self.labels.iter();
         let (_, value) = labels.find(|(label, _)| label == name)?;
@@ -182,6 +192,13 @@ const OLD_ENGINE_LABEL: &str = "inference.networking.k8s.io/engine-type";
 /// The label that says which rank of a page an endpoint is. The reference picker reads the first
 /// one for all, and has no name for it.
 const RANK_LABEL: &str = "llm-d.ai/engine-rank";
+
+/// The annotation that lists the ports on which a pod takes requests, as a label; what is no port
+/// is ignored.
+const ACTIVE_PORTS_LABEL: &str = "llm-d.ai/active-ports";
+
+/// What it was called before; it is read where the other one is not there.
+const OLD_ACTIVE_PORTS_LABEL: &str = "inference.networking.k8s.io/active-ports";
 
 /// The label that Kubernetes puts on the pods of a stateful set.
 const POD_LABEL: &str = "statefulset.kubernetes.io/pod-name";

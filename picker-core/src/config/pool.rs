@@ -136,6 +136,14 @@ fn endpoints(list: &Node<'_>, engine: EngineKind, engines: &Engines) -> Vec<Endp
         }
         endpoints.push(endpoint);
     }
+    let known = endpoints.len();
+    endpoints.retain(EndpointConfig::is_active);
+    if endpoints.is_empty() && known > 0 {
+        list.fail(Cause::told(
+            "no endpoint has a port that its label llm-d.ai/active-ports names".into(),
+            "name ports of endpoints, or remove the label".into(),
+        ));
+    }
     endpoints
 }
 

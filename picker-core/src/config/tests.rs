@@ -378,6 +378,40 @@ fn an_engine_is_the_endpoints_or_the_pools() {
 }
 
 #[test]
+fn endpoints_are_those_whose_ports_are_active() {
+    let (new, old) = (
+        "llm-d.ai/active-ports",
+        "inference.networking.k8s.io/active-ports",
+    );
+    for (labels, active) in [
+        (json!({}), "8000 8001 8002"),
+        (json!({new: "8000,8002"}), "8000 8002"),
+        (json!({new: " 8001 ,x,,-1,80000,8001"}), "8001"),
+        (json!({old: "8002"}), "8002"),
+        (json!({new: "8000", old: "8002"}), "8000"),
+        (json!({"other": "8000"}), "8000 8001 8002"),
+        (json!({new: ""}), ""),
+        (json!({new: "9000", old: "8000"}), ""),
+    ] {
+        let endpoint = |port| json!({"address": format!("1.1.1.1:{port}"), "labels": labels});
+        let pool = json!({"endpoints": [endpoint(8000), endpoint(8001), endpoint(8002)]});
+        if active.is_empty() {
+            check_pool(
+                pool,
+                &["pools[0].endpoints: no endpoint has a port that its label \
+                     llm-d.ai/active-ports names. Fix: name ports of endpoints, or remove the \
+                     label."],
+            );
+            continue;
+        }
+        let config = config(&with_pool(pool));
+        let ports = config.pools[0].endpoints.iter();
+        let ports: Vec<String> = ports.map(|it| it.address.port().to_string()).collect();
+        assert_eq!(ports.join(" "), active, "{labels}");
+    }
+}
+
+#[test]
 fn a_mistake_says_where_what_and_how_to_put_it_right() {
     check_pool(
         json!({"scrape": {"interval": "fast", "timeout": 5, "path": "metrics", "cluster": ""}}),

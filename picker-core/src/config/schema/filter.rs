@@ -129,8 +129,9 @@ fn endpoint() -> Value {
                 "maxProperties": LABELS_MAX,
                 "additionalProperties": {"type": "string"},
             }),
-            "What filters and scorers select by; llm-d.ai/engine-type names the engine and \
-             llm-d.ai/engine-rank the data-parallel rank on a metrics page of several.",
+            "What filters and scorers select by; llm-d.ai/engine-type names the engine, \
+             llm-d.ai/engine-rank the data-parallel rank on a metrics page of several, and \
+             llm-d.ai/active-ports the only ports that are used.",
         ),
     }));
     endpoint["required"] = json!(["address"]);
