@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::config::{Role, parse};
 use crate::lease::lease_state;
 use crate::ledger::{self, Ledger};
+use crate::models::ServedModel;
 use crate::registry::registered;
 use crate::shared::SharedData;
 use crate::snapshot::{EndpointState, Snapshot, generation, stored};
@@ -125,6 +126,8 @@ fn endpoint_state(
         ("prefix_queries", json!(metrics.prefix_queries)),
         ("prefix_hits", json!(metrics.prefix_hits)),
         ("sleeping", json!(metrics.sleeping)),
+        ("models", json!(endpoint.models.as_deref().map(models))),
+        ("gpu_usage", json!(endpoint.gpus.map(|it| it.usage))),
         ("in_flight", json!(load.requests)),
         ("in_flight_prefill_tokens", json!(load.prefill_tokens)),
         ("sent", json!(load.sent)),
@@ -132,6 +135,10 @@ fn endpoint_state(
         state.insert(key.to_string(), value);
     }
     Value::Object(state)
+}
+
+fn models(models: &[ServedModel]) -> Vec<&str> {
+    models.iter().map(|model| model.id.as_str()).collect()
 }
 
 fn workers(ledger: &Ledger, now: Timestamp) -> Vec<Value> {
@@ -182,7 +189,7 @@ mod tests {
     use super::*;
     use crate::registry::affirm;
     use crate::shared::LocalData;
-    use crate::snapshot::publish;
+    use crate::snapshot::{GpuUsage, publish};
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -250,5 +257,30 @@ mod tests {
             (&json!(false), &json!(0))
         );
         assert_eq!(state["collector"], Value::Null);
+        assert_eq!(
+            (&endpoint["models"], &endpoint["gpu_usage"]),
+            (&Value::Null, &Value::Null)
+        );
+    }
+
+    #[test]
+    fn the_state_says_what_endpoints_serve_and_how_busy_their_gpus_were() {
+        let shared = registered_pool();
+        let mut snapshot = Snapshot::unknown(["10.0.0.1:8000".parse().unwrap()]);
+        let model = |id: &str, parent: Option<&str>| ServedModel {
+            id: id.into(),
+            parent: parent.map(String::from),
+        };
+        let endpoint = &mut snapshot.endpoints[0];
+        endpoint.models = Some([model("base", None), model("tuned", Some("base"))].into());
+        endpoint.gpus = Some(GpuUsage {
+            usage: 0.25,
+            read_at: Timestamp(1),
+        });
+        publish(&shared, "llm", &snapshot);
+        let state = parsed(&state(&shared, Timestamp(2)));
+        let endpoint = &state["pools"][0]["endpoints"][0];
+        assert_eq!(endpoint["models"], json!(["base", "tuned"]));
+        assert_eq!(endpoint["gpu_usage"], json!(0.25));
     }
 }

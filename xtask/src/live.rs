@@ -108,6 +108,8 @@ mod tests {
             prefix_queries: Some(200.0),
             prefix_hits: Some(100.0),
             capacity_tokens: None,
+            models: None,
+            gpu_usage: None,
             in_flight: 2,
             sent: 17,
         };

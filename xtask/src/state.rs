@@ -52,6 +52,10 @@ pub struct EndpointState {
     pub prefix_hits: Option<f64>,
     /// Tokens that its cache holds.
     pub capacity_tokens: Option<f64>,
+    /// What it serves, where that is asked for.
+    pub models: Option<Vec<String>>,
+    /// How busy its GPUs were, where that is asked for.
+    pub gpu_usage: Option<f64>,
     /// Requests sent by all workers and not yet done.
     pub in_flight: i64,
     /// Requests sent by all workers.
