@@ -8,8 +8,8 @@ use super::super::{
     ADMIN_PATHS_MAX, CAPACITY_TOKENS_MAX, DESTINATION_HEADER, ENDPOINTS_MAX, LABELS_MAX,
     MATCH_VALUES_MAX, OBJECTIVES_MAX, PATH_PREFIXES_MAX, POOL_NAME_BYTES_MAX, POOLS_MAX,
     REQUEST_BODY_BYTES, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MIN, SCRAPE_CLUSTER,
-    SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, STALENESS_THRESHOLD, TEXT_BYTES_MAX,
-    TRUST_NAMES_MAX, admin,
+    SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, SESSION_KEY_BYTES_MIN,
+    STALENESS_THRESHOLD, TEXT_BYTES_MAX, TRUST_NAMES_MAX, admin,
 };
 use super::{DRAFT, DURATION, SIZE, closed, picker_schema};
 use crate::engine::EngineKind;
@@ -38,6 +38,14 @@ pub fn config_schema() -> Value {
             })),
             "Where the APIs are mounted.",
         ),
+        "sessionKey": told(
+            json!({
+                "type": "string",
+                "minLength": SESSION_KEY_BYTES_MIN,
+                "maxLength": TEXT_BYTES_MAX,
+            }),
+            "A secret that keys session tokens, so that they hold on all Envoys; random by default.",
+        ),
         "strict": told(
             json!({"type": "boolean", "default": false}),
             "Refuse a body that cannot be read, with 400, instead of routing it by load.",
@@ -46,7 +54,14 @@ pub fn config_schema() -> Value {
     }));
     schema["$schema"] = DRAFT.into();
     schema["title"] = "The configuration of the picker's filter".into();
-    let others = ["pools", "destination", "paths", "strict", "trust"];
+    let others = [
+        "pools",
+        "destination",
+        "paths",
+        "sessionKey",
+        "strict",
+        "trust",
+    ];
     let no_others: serde_json::Map<_, _> = others
         .map(|it| (it.into(), false.into()))
         .into_iter()

@@ -133,6 +133,13 @@ fn schema_and_reader_agree_on_what_is_around_pools() {
     for (document, is_good) in [
         (with("strict", json!(true)), true),
         (with("strict", json!("yes")), false),
+        (with("sessionKey", json!("0123456789abcdef")), true),
+        (with("sessionKey", json!("0123456789abcde")), false),
+        (with("sessionKey", json!(1_234_567_890_123_456_u64)), false),
+        (
+            json!({"serve": "page", "sessionKey": "0123456789abcdef"}),
+            false,
+        ),
         (with("destination", json!({"via": "filterState"})), true),
         (with("destination", json!({"header": "x-a"})), true),
         (
