@@ -30,7 +30,7 @@ fn every_plugin_type_is_in_the_docs() {
 
 fn document(schema: &Value) -> String {
     let mut text = String::from(HEAD);
-    let types = schema["properties"]["plugins"]["items"]["oneOf"].as_array();
+    let types = schema["properties"]["plugins"]["items"]["allOf"].as_array();
     let mut rows: Vec<String> = types.unwrap().iter().map(row).collect();
     rows.sort();
     rows.iter().for_each(|row| text.push_str(row));
@@ -38,8 +38,10 @@ fn document(schema: &Value) -> String {
 }
 
 fn row(plugin: &Value) -> String {
+    let names = plugin["if"]["properties"]["type"]["enum"].as_array();
+    let names = names.unwrap();
+    let plugin = &plugin["then"];
     let properties = &plugin["properties"];
-    let names = properties["type"]["enum"].as_array().unwrap();
     let names: Vec<String> = names
         .iter()
         .map(|it| format!("`{}`", it.as_str().unwrap()))

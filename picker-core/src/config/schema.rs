@@ -17,7 +17,6 @@ pub use filter::config_schema;
 
 /// The JSON Schema (draft 2020-12) of an `EndpointPickerConfig`.
 pub fn picker_schema() -> Value {
-    let plugins: Vec<Value> = catalogue::all().map(plugin).collect();
     json!({
         "$schema": DRAFT,
         "title": "EndpointPickerConfig",
@@ -33,7 +32,7 @@ pub fn picker_schema() -> Value {
             "plugins": {
                 "type": "array",
                 "maxItems": PLUGINS_MAX,
-                "items": {"required": ["type"], "oneOf": plugins},
+                "items": plugin(),
             },
             "schedulingProfiles": {
                 "type": "array",
@@ -59,26 +58,51 @@ fn gates() -> String {
     alloc::format!("^({names})(=(true|false))?$")
 }
 
-fn plugin(kind: &'static PluginType) -> Value {
-    let names: Vec<&str> = [kind.name]
-        .into_iter()
-        .chain(kind.old_names.iter().copied())
-        .collect();
+/// Any plugin: its type decides what its parameters are.
+///
+/// A choice of whole plugins would say the same, but who has one key wrong would be told that none
+/// of them fits.
+fn plugin() -> Value {
+    let names: Vec<&str> = catalogue::all().flat_map(names).collect();
     let mut schema = closed(json!({
         "type": {"enum": names},
-        "name": {"type": "string", "minLength": 1, "default": kind.name},
-        "parameters": object(kind.parameters),
+        "name": {"type": "string", "minLength": 1},
+        "parameters": {"type": "object"},
     }));
+    schema["required"] = json!(["type"]);
+    schema["allOf"] = catalogue::all().map(of_type).collect();
+    schema
+}
+
+/// What holds of a plugin if it is of a type.
+fn of_type(kind: &'static PluginType) -> Value {
+    let names: Vec<&str> = names(kind).collect();
+    let parameters = object(kind.parameters);
+    let is_needed = parameters.get("required").is_some();
+    let mut then = json!({
+        "properties": {"name": {"default": kind.name}, "parameters": parameters},
+    });
+    if is_needed {
+        then["required"] = json!(["parameters"]);
+    }
     match kind.stability {
-        Stability::Alpha => schema["description"] = "alpha in the reference picker".into(),
+        Stability::Alpha => then["description"] = "alpha in the reference picker".into(),
         Stability::Beta => {}
         Stability::Deprecated(instead) => {
-            schema["description"] = alloc::format!("use {instead}").into();
-            schema["deprecated"] = true.into();
+            then["description"] = alloc::format!("use {instead}").into();
+            then["deprecated"] = true.into();
         }
     }
-    schema["required"] = json!(["type"]);
-    schema
+    json!({
+        "if": {"properties": {"type": {"enum": names}}, "required": ["type"]},
+        "then": then,
+    })
+}
+
+fn names(kind: &'static PluginType) -> impl Iterator<Item = &'static str> {
+    [kind.name]
+        .into_iter()
+        .chain(kind.old_names.iter().copied())
 }
 
 fn profile() -> Value {

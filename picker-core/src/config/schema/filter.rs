@@ -66,10 +66,9 @@ pub fn config_schema() -> Value {
         .map(|it| (it.into(), false.into()))
         .into_iter()
         .collect();
-    schema["oneOf"] = json!([
-        {"required": ["pools"], "properties": {"serve": false}},
-        {"required": ["serve"], "properties": no_others},
-    ]);
+    schema["if"] = json!({"required": ["serve"]});
+    schema["then"] = json!({"properties": no_others});
+    schema["else"] = json!({"required": ["pools"]});
     schema
 }
 

@@ -227,6 +227,118 @@ fn schema_and_reader_agree_on_documents_of_the_reference_picker() {
     }
 }
 
+/// Every plugin type, and whether it can be left without parameters.
+fn types() -> Vec<(String, bool)> {
+    let schema = picker_schema();
+    let mut types = Vec::new();
+    for of_type in schema["properties"]["plugins"]["items"]["allOf"]
+        .as_array()
+        .unwrap()
+    {
+        let is_bare = of_type["then"].get("required").is_none();
+        let names = of_type["if"]["properties"]["type"]["enum"]
+            .as_array()
+            .unwrap();
+        types.extend(
+            names
+                .iter()
+                .map(|it| (it.as_str().unwrap().to_owned(), is_bare)),
+        );
+    }
+    types
+}
+
+#[test]
+fn a_plugin_is_judged_by_its_type() {
+    let validator = validator(true);
+    let mut bare = 0;
+    for (name, is_bare) in types() {
+        let refused = |plugin: Value| {
+            let document = json!({"plugins": [plugin]});
+            let schema = !validator.is_valid(&document);
+            let read = parse_picker(&document.to_string().into_bytes());
+            (schema, read.is_err())
+        };
+        let plugin = json!({"type": name});
+        assert_eq!(refused(plugin).0, !is_bare, "{name} without parameters");
+        if !is_bare {
+            assert_eq!(refused(json!({"type": name})), (true, true), "{name}");
+        }
+        bare += usize::from(is_bare);
+        let unknown = json!({"type": name, "parameters": {"no such key": 1}});
+        assert_eq!(refused(unknown), (true, true), "{name} with an unknown key");
+        let unknown = json!({"type": name, "parameter": {}});
+        assert_eq!(refused(unknown), (true, true), "{name} misspelt");
+    }
+    assert!(bare > 30, "{bare} types need no parameters");
+}
+
+#[test]
+fn a_mistake_is_told_where_it_is_and_once() {
+    let plugin = |plugin| json!({"plugins": [{"type": "max-score-picker"}, plugin]});
+    for (document, place, words) in [
+        (
+            plugin(json!({"type": "queue-score"})),
+            "/plugins/1/type",
+            "\"queue-score\" is not one of",
+        ),
+        (
+            plugin(json!({"type": "queue-scorer", "weight": 2})),
+            "/plugins/1",
+            "('weight' was unexpected)",
+        ),
+        (
+            plugin(json!({"type": "load-aware-scorer", "parameters": {"treshold": 5}})),
+            "/plugins/1/parameters",
+            "('treshold' was unexpected)",
+        ),
+        (
+            plugin(json!({"type": "load-aware-scorer", "parameters": {"threshold": "5"}})),
+            "/plugins/1/parameters/threshold",
+            "is not of type \"integer\"",
+        ),
+        (
+            plugin(
+                json!({"type": "header-label-affinity-scorer", "parameters": {"labelKey": "a"}}),
+            ),
+            "/plugins/1/parameters",
+            "\"headerName\" is a required property",
+        ),
+        (
+            plugin(json!({"type": "header-label-affinity-scorer"})),
+            "/plugins/1",
+            "\"parameters\" is a required property",
+        ),
+        (
+            plugin(json!({"name": "a"})),
+            "/plugins/1",
+            "\"type\" is a required property",
+        ),
+    ] {
+        let validator = validator(true);
+        let errors: Vec<_> = validator.iter_errors(&document).collect();
+        let [error] = &errors[..] else {
+            panic!("{document}: {errors:?}");
+        };
+        assert_eq!(error.instance_path().to_string(), place, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    for (document, words) in [
+        (json!({"strict": true}), "\"pools\" is a required property"),
+        (json!({"serve": "page", "strict": true}), "False schema"),
+    ] {
+        let errors = validator(false);
+        let errors: Vec<String> = errors
+            .iter_errors(&document)
+            .map(|it| it.to_string())
+            .collect();
+        assert!(
+            matches!(&errors[..], [error] if error.contains(words)),
+            "{errors:?}"
+        );
+    }
+}
+
 #[test]
 fn what_is_in_effect_fits_the_schema() {
     let text = "plugins:\n- type: least-cost-scorer\n- type: max-score-picker\n";
