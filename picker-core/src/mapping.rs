@@ -198,7 +198,11 @@ impl MetricSpec {
     pub(crate) fn selects(&self, labels: Labels<'_>) -> bool {
         self.labels.iter().all(|(name, wanted)| {
             let value = labels.value(name.as_bytes()).unwrap_or_default();
-            value == wanted.as_bytes() || (value.contains(&b'\\') && unescape(value) == *wanted)
+            if value.contains(&b'\\') {
+                unescape(value) == *wanted
+            } else {
+                value == wanted.as_bytes()
+            }
         })
     }
 
@@ -296,7 +300,9 @@ fn value(rest: &mut &str) -> Option<String> {
         match char {
             '\\' => match chars.next()?.1 {
                 'n' => value.push('\n'),
-                escaped => value.push(escaped),
+                it if matches!(it, '\\' | '"') || it == quote => value.push(it),
+                // As in a page, so that a spec selects the sample that it looks like.
+                it => value.extend(['\\', it]),
             },
             _ if char == quote => {
                 *rest = rest.get(at + 1..)?.trim_start();
@@ -352,6 +358,8 @@ mod tests {
             ("a{b='c'}", "a b=c"),
             (" a { b = c , d = \"e, }\" , } ", "a b=c d=e, }"),
             (r#"a{b="\"c\\\n"}"#, "a b=\"c\\\n"),
+            (r#"a{b="\c\'"}"#, r"a b=\c\'"),
+            (r#"a{b='\c\'\"'}"#, r#"a b=\c'""#),
             ("a{b=\"\"}", "a b="),
             ("a{b=1.5-x/y:z}", "a b=1.5-x/y:z"),
         ] {
@@ -405,6 +413,9 @@ mod tests {
             ("a{b=c,d=e}", "a{d=\"e\",b=\"c\"} 1", true),
             ("a{b=c,d=e}", "a{b=\"c\"} 1", false),
             (r#"a{b="\"c"}"#, r#"a{b="\"c"} 1"#, true),
+            (r#"a{b="\ c"}"#, r#"a{b="\ c"} 1"#, true),
+            (r#"a{b="\\nc"}"#, r#"a{b="\nc"} 1"#, false),
+            (r#"a{b="\\nc"}"#, r#"a{b="\\nc"} 1"#, true),
         ] {
             let Line::Sample(unread) = Line::new(line.as_bytes()) else {
                 panic!("{line}");
