@@ -12,11 +12,14 @@ pub mod config;
 pub mod config_struct;
 pub mod expression;
 mod fixtures;
+pub mod gpus;
 pub mod head;
 mod input;
 pub mod ledger;
 pub mod load_report;
+pub mod metric_spec;
 pub mod metrics;
+pub mod models;
 pub mod registry;
 pub mod request;
 pub mod response;
@@ -118,10 +121,13 @@ targets! {
     config 4096 "configurations"
     config_struct 4096 "configurations as a serialized Struct"
     expression 512 "expressions over the counts of an answer"
+    gpus 4096 "pages of GPUs, as DCGM Exporter writes them"
     head 512 "paths, hosts and other headers of requests"
     ledger 2048 "ledgers in shared data"
     load_report 512 "load reports in headers of responses"
+    metric_spec 1100 "what a user selects samples of metrics by"
     metrics 8192 "metrics pages, of every engine"
+    models 4096 "lists of the models that a server has"
     registry 2048 "registrations, the lease and discovery requests"
     request 4096 "request bodies, of every API"
     response 4096 "response bodies, of every kind"

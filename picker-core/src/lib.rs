@@ -126,7 +126,7 @@ pub use load_report::{LoadReport, UnknownReportFormat};
 pub use mapping::{AttributeError, Engine, EngineMapping, Mapped, MetricSpec, SpecError};
 pub use measure::Measure;
 pub use metrics::{EndpointMetrics, Lora};
-pub use models::ServedModel;
+pub use models::{ServedModel, read_gpu_usage, read_models};
 pub use picker::{Picker, PickerKind};
 pub use plan::{Foretelling, Plan, Report};
 pub use pool::{Arrived, Asking, Labels, Pool, PoolOptions, RunId, Troubles, Turn};

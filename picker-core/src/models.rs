@@ -21,8 +21,8 @@ pub struct ServedModel {
 
 /// Reads the answer to `GET /v1/models`: the models by name, each once; `None` when it is no list.
 ///
-/// Entries without a name are left out, and those past [`MODELS_MAX`].
-pub(crate) fn read_models(body: &[u8]) -> Option<Vec<ServedModel>> {
+/// Entries without a name are left out, and those past 256.
+pub fn read_models(body: &[u8]) -> Option<Vec<ServedModel>> {
     let document: Value = serde_json::from_slice(body).ok()?;
     let list = document.get("data")?.as_array()?;
     let name = |entry: &Value, key: &str| {
@@ -47,7 +47,7 @@ pub(crate) fn read_models(body: &[u8]) -> Option<Vec<ServedModel>> {
 ///
 /// On a page that tells pods apart, only the GPUs of `pod` count and those of none. What is no
 /// number tells nothing.
-pub(crate) fn read_gpu_usage(page: &[u8], pod: Option<&str>) -> Result<f64, PageError> {
+pub fn read_gpu_usage(page: &[u8], pod: Option<&str>) -> Result<f64, PageError> {
     let mut busiest: Option<f64> = None;
     for line in Lines::new(page, true) {
         let unread = match Line::new(line) {
