@@ -661,7 +661,7 @@ fn tags_and_addresses_are_checked() {
                 tags.as_array_mut().unwrap().pop();
             },
             "stats_config.stats_tags",
-            "no tag for `;reason=`",
+            "no tag for `;priority=`",
         ),
         (
             |it| it.set_admin("0.0.0.0:9901".parse().unwrap()).unwrap(),
