@@ -139,6 +139,8 @@ impl Pool {
         if self.desk.is_idle(now) {
             return Turn::Nobody;
         }
+        // Whoever waits in another worker has to see what has ended here, however much that is.
+        self.tell(shared, now);
         let board = self.desk.board(now);
         self.catch_up(shared, now);
         self.tally.read(shared);

@@ -526,6 +526,22 @@ fn the_worker_that_has_the_turn_is_named_by_its_number_and_not_again_at_once() {
 }
 
 #[test]
+fn room_is_seen_by_who_waits_elsewhere_however_much_ends() {
+    let shared = LocalData::default();
+    let mut workers = [1, 2].map(|owner| Worker::new(&shared, flow(), (1, owner)));
+    // So many at once that the others are not told of each.
+    for _ in 0..100 {
+        let running = workers[0].sent(&request(0), 0);
+        workers[0].end(running, Answered::default(), 0);
+    }
+    let running = workers[0].sent(&request(0), 0);
+    let id = workers[1].waits(&request(0), 0);
+    workers[0].end(running, Answered::default(), 0);
+    assert!(matches!(workers[0].turn(0), Turn::Of(_)));
+    assert_eq!(workers[1].turn(0), Turn::Mine(id));
+}
+
+#[test]
 fn the_first_of_a_worker_that_is_gone_is_not_waited_for_for_long() {
     let shared = LocalData::default();
     let mut workers = [1, 2].map(|owner| Worker::new(&shared, flow(), (1, owner)));
