@@ -129,6 +129,13 @@ impl<'a> Candidate<'a> {
         if since > u32::MAX / 2 { 0 } else { since }
     }
 
+    /// By how much more requests are there than when the metrics were read, others' included as far
+    /// as they do as we do; below 0 when more have ended than begun.
+    pub fn more_since_scrape(&self) -> f64 {
+        let then = f64::from(self.endpoint.in_flight_at_scrape);
+        (f64::from(self.load.requests) - then) / self.share().max(SHARE_LEAST)
+    }
+
     /// The share of the endpoint's work that this Envoy sends; 1 until it is known to be less.
     pub fn share(&self) -> f64 {
         self.endpoint.share.unwrap_or(1.0)
@@ -174,6 +181,14 @@ impl Context<'_> {
     pub fn pinned_by(&self, affinity: &Affinity) -> Option<EndpointId> {
         let pinned = self.pinned.iter().find(|(it, _)| *it == affinity);
         pinned.map(|(_, endpoint)| *endpoint)
+    }
+
+    /// Tokens in the endpoint's cache that requests in flight use or will use: their prompts, what
+    /// they share counted once, and the answers they are expected to have.
+    pub fn tokens_in_use(&self, candidate: &Candidate<'_>) -> f64 {
+        // Others have as much in flight for their share as we for ours.
+        let prompts = candidate.pinned as f64 * self.block_tokens;
+        prompts / candidate.share().max(SHARE_LEAST) + candidate.requests() * self.output_tokens
     }
 
     /// Prompt tokens that `candidate` would have to compute.

@@ -53,7 +53,8 @@ impl Filter {
             }
             Self::ContextLength(rule) => retain(cx, kept, false, &|it| rule.fits(cx, it)),
             Self::HasRoom(detector) => {
-                let (fullness, limit) = (detector.over(of(cx, kept)), detector.filter_limit());
+                let fullness = detector.over(cx, of(cx, kept));
+                let limit = detector.filter_limit();
                 retain(cx, kept, detector.falls_back(), &|it| {
                     fullness.of(it) < limit
                 });

@@ -141,7 +141,7 @@ pub use response::{ResponseError, ResponseKind, ResponseReader, ResponseSummary,
 pub use ring::{
     Done, ENTRIES_MAX, Entry, Judged, MediaSent, Placed, RING_RECORDS, Ring, entry_number,
 };
-pub use saturation::{Concurrency, Detector, Utilization};
+pub use saturation::{Concurrency, Detector, TokenLoad, Utilization};
 pub use scan::RequestScanner;
 pub use score::{
     ActiveRequests, AttributeRange, HeaderLabel, LeastCost, PrefixShare, Score, ScorerKind,

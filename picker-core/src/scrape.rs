@@ -235,6 +235,7 @@ impl Scraper {
             metrics: reading.metrics,
             scraped_at: Some(now),
             sent_at_scrape: load.sent,
+            in_flight_at_scrape: load.requests,
             share,
             cache_fit,
             reachable: true,
@@ -322,6 +323,7 @@ impl Scraper {
             *added = EndpointState {
                 id: added.id,
                 sent_at_scrape: 0,
+                in_flight_at_scrape: 0,
                 share: None,
                 cache_fit: 1.0,
                 models: None,
@@ -596,7 +598,8 @@ mod tests {
             owner: 1,
             ..Default::default()
         };
-        row.load_mut(EndpointId(1)).sent = 12;
+        let load = row.load_mut(EndpointId(1));
+        (load.sent, load.requests) = (12, 3);
         ledger.put(&mut row, at(0));
         let mut bytes = Vec::new();
         ledger.encode(&mut bytes);
@@ -604,7 +607,9 @@ mod tests {
         let mut scraper = scraper(&[1]);
         scraper.poll_scrape(&shared, at(0)).unwrap();
         answer(&mut scraper, 1, &page(0, 1), at(5));
-        assert_eq!(scraper.snapshot.endpoints[0].sent_at_scrape, 12);
+        let endpoint = &scraper.snapshot.endpoints[0];
+        let then = (endpoint.sent_at_scrape, endpoint.in_flight_at_scrape);
+        assert_eq!(then, (12, 3));
     }
 
     /// A scraper that asks for everything, at usual places but for the metrics.

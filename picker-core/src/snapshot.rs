@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::str::FromStr;
 
 use crate::bytes::{Reader, Writer};
+use crate::ledger::Load;
 use crate::load_report::LoadReport;
 use crate::metrics::EndpointMetrics;
 use crate::models::ServedModel;
@@ -32,6 +33,8 @@ pub struct EndpointState {
     pub scraped_at: Option<Timestamp>,
     /// What all workers had sent to it by then, see [`crate::Load::sent`].
     pub sent_at_scrape: u32,
+    /// What all workers had in flight there at that moment.
+    pub in_flight_at_scrape: u32,
     /// The share of its prompt tokens that this Envoy sends, `0..=1`; `None` until enough were seen
     /// to tell.
     pub share: Option<f64>,
@@ -64,6 +67,7 @@ impl EndpointState {
             metrics,
             scraped_at: None,
             sent_at_scrape: 0,
+            in_flight_at_scrape: 0,
             share: None,
             cache_fit: 1.0,
             reachable: true,
@@ -141,6 +145,7 @@ impl Snapshot {
             writer.text(&endpoint.address.to_string());
             writer.count(endpoint.scraped_at.map(|at| at.0));
             writer.u32(endpoint.sent_at_scrape);
+            writer.u32(endpoint.in_flight_at_scrape);
             writer.gauge(endpoint.share);
             writer.gauge(Some(endpoint.cache_fit));
             writer.u8(u8::from(endpoint.reachable));
@@ -167,6 +172,7 @@ impl Snapshot {
                 address: Address::from_str(reader.text()?).ok()?,
                 scraped_at: reader.count()?.map(Timestamp),
                 sent_at_scrape: reader.u32()?,
+                in_flight_at_scrape: reader.u32()?,
                 share: reader.gauge()?,
                 cache_fit: reader.gauge()?.unwrap_or(1.0),
                 reachable: reader.u8()? == 1,
@@ -227,9 +233,15 @@ impl View {
         }
     }
 
-    /// Takes what the endpoint `id` reports of its load until the next snapshot comes; `sent` is
+    /// Takes what the endpoint `id` reports of its load until the next snapshot comes; `load` is
     /// what was sent to it by then.
-    pub(crate) fn take_in(&mut self, id: EndpointId, report: LoadReport, sent: u32, at: Timestamp) {
+    pub(crate) fn take_in(
+        &mut self,
+        id: EndpointId,
+        report: LoadReport,
+        load: Load,
+        at: Timestamp,
+    ) {
         let endpoints = &mut self.snapshot.endpoints;
         let Ok(index) = endpoints.binary_search_by_key(&id, |endpoint| endpoint.id) else {
             return;
@@ -241,7 +253,9 @@ impl View {
             metrics.kv_usage = report.kv_usage.or(metrics.kv_usage);
             if is_whole {
                 (metrics.running, metrics.waiting) = (report.running, report.waiting);
-                (endpoint.scraped_at, endpoint.sent_at_scrape) = (Some(at), sent);
+                endpoint.scraped_at = Some(at);
+                endpoint.sent_at_scrape = load.sent;
+                endpoint.in_flight_at_scrape = load.requests;
             }
         }
     }
@@ -287,7 +301,7 @@ fn generation_key(pool: &str) -> String {
 }
 
 /// The first byte of a snapshot; raised when the layout changes.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -307,6 +321,7 @@ mod tests {
         let endpoint = &mut snapshot.endpoints[1];
         endpoint.scraped_at = Some(Timestamp(77));
         endpoint.sent_at_scrape = 5;
+        endpoint.in_flight_at_scrape = 3;
         endpoint.share = Some(0.25);
         endpoint.cache_fit = 0.75;
         endpoint.reachable = false;

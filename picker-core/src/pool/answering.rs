@@ -85,8 +85,8 @@ impl Pool {
     pub fn on_load_report(&mut self, ticket: &Ticket, report: LoadReport, now: Timestamp) {
         if let Some(id) = ticket.endpoint {
             let totals = self.tally.totals([id].into_iter(), now);
-            let sent = totals.first().map_or(0, |load| load.sent);
-            self.view.take_in(id, report, sent, now);
+            let load = totals.first().copied().unwrap_or_default();
+            self.view.take_in(id, report, load, now);
         }
     }
 }

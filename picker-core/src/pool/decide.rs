@@ -149,7 +149,7 @@ impl Pool {
             return Err(Refusal::Saturated);
         }
         if let (Some(gate), Some(flow)) = (known.gate, &plan.flow) {
-            let saturation = self.fullness(cx.candidates).ok_or(Refusal::NoEndpoint)?;
+            let saturation = self.fullness(cx).ok_or(Refusal::NoEndpoint)?;
             let ceilings = flow.ceilings(saturation, gate.cycle);
             let ceiling = ceilings.get(gate.band).copied().unwrap_or_default();
             return if saturation < ceiling {
@@ -162,7 +162,7 @@ impl Pool {
         if is_sheddable
             && plan.flow.is_none()
             && self
-                .fullness(cx.candidates)
+                .fullness(cx)
                 .is_some_and(|saturation| saturation >= 1.0)
         {
             return Err(Refusal::Saturated);

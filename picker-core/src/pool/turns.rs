@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::Pool;
 use super::decide::Gate;
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, Context};
 use crate::draw::Draws;
 use crate::flow::{Arrival, Desk, Fairness, FlowControl, QueueFull, WaitId, Waiting, wanted_ttft};
 use crate::refusal::Refusal;
@@ -281,18 +281,19 @@ impl Pool {
     pub fn saturation(&self, now: Timestamp) -> Option<f64> {
         let request = Request::bodiless();
         let known = self.known(&request);
-        self.fullness(&self.candidates(&known, now))
+        let candidates = self.candidates(&known, now);
+        self.fullness(&self.context(&known, &candidates, &[]))
     }
 
     /// How full the candidates are; `None` when none is ready.
     ///
     /// Those that fail count only when all do, for else they get nothing.
-    pub(super) fn fullness(&self, candidates: &[Candidate<'_>]) -> Option<f64> {
-        let ready = candidates.iter().filter(|it| it.is_ready());
+    pub(super) fn fullness(&self, cx: &Context<'_>) -> Option<f64> {
+        let ready = cx.candidates.iter().filter(|it| it.is_ready());
         ready.clone().next()?;
         let do_all_fail = !ready.clone().any(|it| it.may_serve);
         let mut able = ready.filter(|it| do_all_fail || it.may_serve);
-        let saturation = self.options.plan.detector.saturation(able.clone());
+        let saturation = self.options.plan.detector.saturation(cx, able.clone());
         let cap = self.options.requests_per_endpoint;
         let is_full = |it: &Candidate<'_>| cap.is_some_and(|cap| it.load.requests >= cap);
         Some(if able.all(is_full) {

@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::BlockHash;
 use crate::adapter::AdapterFit;
-use crate::candidate::{Candidate, Context, SHARE_ALONE, SHARE_LEAST};
+use crate::candidate::{Candidate, Context, SHARE_ALONE};
 use crate::score::Score;
 
 /// The parameters of the rule.
@@ -128,13 +128,9 @@ fn overflow_blocks(cx: &Context<'_>, candidate: &Candidate<'_>) -> f64 {
     let Some(capacity) = candidate.capacity_tokens else {
         return 0.0;
     };
-    let tokens = |blocks: usize| blocks as f64 * cx.block_tokens;
     let prompt = cx.prompt_tokens as f64;
-    let answers = candidate.requests() * cx.output_tokens;
-    // Others have as much in flight for their share as we for ours.
-    let in_flight = tokens(candidate.pinned) / candidate.share().max(SHARE_LEAST) + answers;
-    let own = prompt - tokens(candidate.held.pinned) + cx.output_tokens;
-    let demand = in_flight + own;
+    let own = prompt - candidate.held.pinned as f64 * cx.block_tokens + cx.output_tokens;
+    let demand = cx.tokens_in_use(candidate) + own;
     let most = 4.0 * prompt + 2048.0;
     (demand - CAPACITY_FILLED * capacity as f64).clamp(0.0, most) / 16.0
 }
