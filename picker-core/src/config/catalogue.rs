@@ -59,6 +59,8 @@ pub(super) enum Stability {
     Beta,
     /// Replaced by what the text names.
     Deprecated(&'static str),
+    /// It is not there.
+    Ours,
 }
 
 /// What a plugin does, which may be several things.

@@ -2,7 +2,7 @@ use alloc::string::String;
 
 use super::*;
 use crate::ledger::Load;
-use crate::saturation::{Concurrency, Utilization};
+use crate::saturation::{Concurrency, TokenLoad, Utilization};
 use crate::snapshot::EndpointState;
 use crate::twin::Held;
 use crate::{EndpointId, Measure, Prompt, Request};
@@ -219,6 +219,16 @@ fn a_detector_lets_pass_what_is_less_than_full() {
     check(concurrency(None, Some(400.0)), &rows, &[0, 1]);
     check(concurrency(Some(4.0), Some(400.0)), &rows, &[0]);
     check(concurrency(Some(3.0), None), &rows[..2], &[]);
+    let token_load = |headroom| {
+        Filter::HasRoom(Detector::TokenLoad(TokenLoad {
+            prefill_tokens: 300.0,
+            kv_usage: 0.9,
+            headroom,
+        }))
+    };
+    check(token_load(0.0), &rows, &[1]);
+    check(token_load(0.25), &rows, &[0, 1]);
+    check(token_load(0.0), &[rows[0], rows[2]], &[0, 1]);
 }
 
 #[test]

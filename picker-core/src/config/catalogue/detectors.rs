@@ -1,9 +1,9 @@
 //! Saturation detectors, which filter too.
 
 use super::super::table::{Kind, Parameter, Values};
-use super::{IN_FLIGHT, NUMBER_MAX, Part, PluginType, Roles, producer};
+use super::{IN_FLIGHT, NUMBER_MAX, Part, PluginType, Roles, Stability, producer};
 use crate::filter::Filter;
-use crate::saturation::{Concurrency, Detector, Utilization};
+use crate::saturation::{Concurrency, Detector, TokenLoad, Utilization};
 
 pub(super) const TYPES: &[PluginType] = &[
     PluginType {
@@ -16,6 +16,12 @@ pub(super) const TYPES: &[PluginType] = &[
         needs: &[IN_FLIGHT],
         make: |values| Ok(detector(Detector::Concurrency(concurrency(values)))),
         ..PluginType::named("concurrency-detector")
+    },
+    PluginType {
+        stability: Stability::Ours,
+        parameters: TOKEN_LOAD,
+        make: |values| Ok(detector(Detector::TokenLoad(token_load(values)))),
+        ..PluginType::named("token-load-detector")
     },
 ];
 
@@ -61,6 +67,25 @@ fn concurrency(values: Values<'_>) -> Concurrency {
     Concurrency {
         requests: limit("maxConcurrency", "tokens"),
         tokens: limit("maxTokenConcurrency", "requests"),
+        headroom: values.number("headroom"),
+    }
+}
+
+const TOKEN_LOAD: &[Parameter] = &[
+    // Some two seconds of a GPU that computes 16,000 prompt tokens in one.
+    Parameter::of(
+        "maxPrefillTokens",
+        Kind::Integer(1, COUNT_MAX, Some(32_768)),
+    ),
+    // A tenth is left for answers that are longer than most.
+    Parameter::of("kvCacheThreshold", Kind::Number(RATIO_MIN, 1.0, Some(0.9))),
+    HEADROOM,
+];
+
+fn token_load(values: Values<'_>) -> TokenLoad {
+    TokenLoad {
+        prefill_tokens: values.integer("maxPrefillTokens") as f64,
+        kv_usage: values.number("kvCacheThreshold"),
         headroom: values.number("headroom"),
     }
 }

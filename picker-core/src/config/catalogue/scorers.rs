@@ -25,6 +25,7 @@ pub(super) const TYPES: &[PluginType] = &[
         ..PluginType::named("kv-cache-utilization-scorer")
     },
     PluginType {
+        stability: Stability::Ours,
         parameters: LEAST_COST,
         make: |values| Ok(Roles::scorer(ScorerKind::LeastCost(least_cost(values)))),
         ..PluginType::named("least-cost-scorer")

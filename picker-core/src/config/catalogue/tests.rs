@@ -13,7 +13,7 @@ use crate::filter::{
 };
 use crate::measure::Measure;
 use crate::plan::Plan;
-use crate::saturation::{Concurrency, Utilization};
+use crate::saturation::{Concurrency, TokenLoad, Utilization};
 use crate::score::{ActiveRequests, AttributeRange, HeaderLabel, PrefixShare};
 use crate::topology::Level;
 
@@ -220,6 +220,13 @@ fn detectors_are_filters_too() {
             headroom: 0.0,
         })
     };
+    let token_load = |prefill_tokens, kv_usage, headroom| {
+        Detector::TokenLoad(TokenLoad {
+            prefill_tokens,
+            kv_usage,
+            headroom,
+        })
+    };
     let (requests, tokens) = (Some(100.0), Some(1e6));
     for (kind, parameters, expected) in [
         (
@@ -241,6 +248,16 @@ fn detectors_are_filters_too() {
             "concurrency-detector",
             json!({"concurrencyMode": "hybrid"}),
             concurrency(requests, tokens),
+        ),
+        (
+            "token-load-detector",
+            json!({}),
+            token_load(32_768.0, 0.9, 0.0),
+        ),
+        (
+            "token-load-detector",
+            json!({"maxPrefillTokens": 4096, "kvCacheThreshold": 0.5, "headroom": 0.25}),
+            token_load(4096.0, 0.5, 0.25),
         ),
     ] {
         assert_eq!(filter(kind, parameters), Filter::HasRoom(expected));

@@ -56,7 +56,7 @@ impl Plugins {
             }
             match plugin.kind.stability {
                 Stability::Alpha => alpha.push(plugin.name.clone()),
-                Stability::Beta => {}
+                Stability::Beta | Stability::Ours => {}
                 Stability::Deprecated(instead) => node.warn(ConfigWarning::Deprecated {
                     path: node.path().to_string(),
                     name: plugin.kind.name.into(),
