@@ -78,6 +78,9 @@ pub struct PoolConfig {
     pub name: String,
     /// Which requests are the pool's.
     pub matches: Match,
+    /// The names of the models that it serves, and patterns of such names with a `*` each, none
+    /// twice; what is listed while there is no endpoint to ask.
+    pub models: Vec<String>,
     /// The engine of endpoints whose labels name none.
     pub engine: EngineKind,
     /// At least one, no address twice, all of them on active ports.
@@ -169,8 +172,10 @@ pub enum FailureMode {
 /// The limits of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Of a longer body only the headers count.
+    /// A longer body is refused.
     pub request_body_bytes: u64,
+    /// What all workers of this Envoy have in flight at one endpoint at most; at least 1.
+    pub requests_per_endpoint: Option<u32>,
 }
 
 /// How Envoy is told the pick.
@@ -236,6 +241,13 @@ impl PoolConfig {
             labelled.map(|it| (it.address, it.labels.clone())).collect();
         sort_by(&mut labels, |(one, _), (other, _)| one.cmp(other));
         labels
+    }
+
+    /// The models that it is known to serve while there is no endpoint to ask: those that are named,
+    /// not those that a pattern fits.
+    pub fn listed_models(&self) -> impl Iterator<Item = &str> {
+        let names = self.models.iter().map(String::as_str);
+        names.filter(|it| !it.contains('*'))
     }
 
     /// How much a request matters that names this objective; 0 when there is none of that name.
@@ -338,6 +350,9 @@ const LABELS_MAX: usize = 64;
 
 /// Objectives of one pool; each may be a band of its own.
 const OBJECTIVES_MAX: usize = 64;
+
+/// Names of models of one pool: each may be an adapter.
+const MODELS_MAX: usize = 1024;
 
 /// Headers that one thing is looked for in, and keys that lead to a value in dynamic metadata.
 const TRUST_NAMES_MAX: usize = 16;

@@ -70,7 +70,7 @@ impl PoolOptions {
             staleness_threshold: config.scrape.staleness_threshold,
             capacity_tokens: config.cache.capacity_tokens,
             session_key,
-            requests_per_endpoint: None,
+            requests_per_endpoint: config.limits.requests_per_endpoint,
             emit_scores: config.emit_scores,
         }
     }

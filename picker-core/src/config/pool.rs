@@ -10,10 +10,10 @@ use super::error::{AddressFault, Cause, ConfigWarning, Wanted};
 use super::node::{Node, Object};
 use super::{
     CAPACITY_TOKENS_MAX, CacheConfig, DURATIONS, ENDPOINTS_MAX, EndpointConfig, FailureMode,
-    LABELS_MAX, Limits, MATCH_VALUES_MAX, Match, OBJECTIVES_MAX, Objective, POOL_NAME_BYTES_MAX,
-    POOLS_MAX, PoolConfig, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MIN,
-    SCRAPE_CLUSTER, SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, STALENESS_THRESHOLD,
-    ScrapeConfig, TEXT_BYTES_MAX, is_path, picker,
+    LABELS_MAX, Limits, MATCH_VALUES_MAX, MODELS_MAX, Match, OBJECTIVES_MAX, Objective,
+    POOL_NAME_BYTES_MAX, POOLS_MAX, PoolConfig, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES_MAX,
+    REQUEST_BODY_BYTES_MIN, SCRAPE_CLUSTER, SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT,
+    STALENESS_THRESHOLD, ScrapeConfig, TEXT_BYTES_MAX, is_path, picker,
 };
 use crate::endpoint::Address;
 use crate::engine::EngineKind;
@@ -56,6 +56,7 @@ fn pool(pool: &mut Object<'_>) -> PoolConfig {
     let name = name.and_then(|it| it.text_that(Wanted::PoolName, is_pool_name));
     let name = name.unwrap_or_default().to_string();
     let matches = pool.section("match", matches);
+    let models = models(pool);
     let engine = pool.key("engine").and_then(|it| engine(&it));
     let engine = engine.unwrap_or_default();
     // Which engines there are is known when the plan is read.
@@ -75,6 +76,7 @@ fn pool(pool: &mut Object<'_>) -> PoolConfig {
     }
     PoolConfig {
         matches,
+        models,
         engine,
         endpoints: list.map_or_else(Vec::new, |it| endpoints(&it, engine, &plan.sources.engines)),
         scrape,
@@ -103,6 +105,31 @@ fn matches(section: &mut Object<'_>) -> Match {
         hosts: hosts(texts("hosts", Wanted::Host, is_host)),
         path_prefixes: texts("pathPrefixes", Wanted::Path, is_path),
     }
+}
+
+fn models(pool: &mut Object<'_>) -> Vec<String> {
+    let list = pool.key("models").map(|it| it.list(MODELS_MAX));
+    let mut known = Vec::new();
+    let models = list.into_iter().flatten().filter_map(|node| {
+        let name = node.text_that(Wanted::Name, is_name)?;
+        is_new(&mut known, name, &node).then(|| name.to_string())
+    });
+    models.collect()
+}
+
+/// Whether no node before had this name; it fails when one had. `known` has those that there were,
+/// and where.
+fn is_new(known: &mut Vec<(String, String)>, name: &str, node: &Node<'_>) -> bool {
+    if let Some((_, first)) = known.iter().find(|(it, _)| it == name) {
+        node.fail(Cause::Duplicate {
+            what: "name",
+            value: name.to_string(),
+            first: first.clone(),
+        });
+        return false;
+    }
+    known.push((name.to_string(), node.path().to_string()));
+    true
 }
 
 fn engine(node: &Node<'_>) -> Option<EngineKind> {
@@ -277,25 +304,12 @@ fn cache(section: &mut Object<'_>, pool_name: &str) -> CacheConfig {
 
 fn objectives(pool: &mut Object<'_>) -> Vec<Objective> {
     let list = pool.key("objectives").map(|it| it.list(OBJECTIVES_MAX));
-    let mut objectives: Vec<Objective> = Vec::new();
-    let mut places: Vec<String> = Vec::new();
-    for node in list.into_iter().flatten() {
-        let Some(objective) = node.object(objective).flatten() else {
-            continue;
-        };
-        match objectives.iter().position(|it| it.name == objective.name) {
-            Some(first) => node.fail(Cause::Duplicate {
-                what: "name",
-                value: objective.name,
-                first: places.get(first).cloned().unwrap_or_default(),
-            }),
-            None => {
-                objectives.push(objective);
-                places.push(node.path().to_string());
-            }
-        }
-    }
-    objectives
+    let mut known = Vec::new();
+    let objectives = list.into_iter().flatten().filter_map(|node| {
+        let objective = node.object(objective).flatten()?;
+        is_new(&mut known, &objective.name, &node).then_some(objective)
+    });
+    objectives.collect()
 }
 
 fn objective(objective: &mut Object<'_>) -> Option<Objective> {
@@ -310,8 +324,12 @@ fn objective(objective: &mut Object<'_>) -> Option<Objective> {
 fn limits(section: &mut Object<'_>) -> Limits {
     let bytes = section.key("requestBodyBytes");
     let bytes = bytes.and_then(|it| it.size_within(REQUEST_BODY_BYTES_MIN, REQUEST_BODY_BYTES_MAX));
+    let requests = section.key("requestsPerEndpoint");
+    let requests =
+        requests.and_then(|it| it.integer_within(Wanted::Integer, 1, u64::from(u32::MAX)));
     Limits {
         request_body_bytes: bytes.unwrap_or(REQUEST_BODY_BYTES),
+        requests_per_endpoint: requests.and_then(|it| u32::try_from(it).ok()),
     }
 }
 

@@ -88,7 +88,7 @@ fn of_type(kind: &'static PluginType) -> Value {
     match kind.stability {
         Stability::Alpha => then["description"] = "alpha in the reference picker".into(),
         Stability::Beta => {}
-        Stability::Ours => schema["description"] = "not in the reference picker".into(),
+        Stability::Ours => then["description"] = "not in the reference picker".into(),
         Stability::Deprecated(instead) => {
             then["description"] = alloc::format!("use {instead}").into();
             then["deprecated"] = true.into();

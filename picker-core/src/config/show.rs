@@ -58,6 +58,7 @@ fn pool(pool: &PoolConfig) -> Value {
     json!({
         "name": pool.name,
         "match": matches(&pool.matches),
+        "models": pool.models,
         "engine": pool.engine.name(),
         "endpoints": endpoints,
         "scrape": scrape(&pool.scrape),
@@ -66,7 +67,10 @@ fn pool(pool: &PoolConfig) -> Value {
         "picker": pool.plan.document,
         "emitScores": pool.emit_scores,
         "failureMode": failure_mode.map(|(name, _)| *name),
-        "limits": {"requestBodyBytes": units::show_size(pool.limits.request_body_bytes)},
+        "limits": {
+            "requestBodyBytes": units::show_size(pool.limits.request_body_bytes),
+            "requestsPerEndpoint": pool.limits.requests_per_endpoint,
+        },
     })
 }
 

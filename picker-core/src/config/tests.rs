@@ -33,6 +33,7 @@ fn what_is_left_out_has_a_default() {
         "pools": [{
             "name": "a",
             "match": {"clusters": [], "routes": [], "hosts": [], "pathPrefixes": []},
+            "models": [],
             "engine": "vllm",
             "endpoints": [{"address": "10.0.0.1:8000", "labels": {}}],
             "scrape": {
@@ -46,7 +47,7 @@ fn what_is_left_out_has_a_default() {
             "objectives": [],
             "emitScores": false,
             "failureMode": "FailOpen",
-            "limits": {"requestBodyBytes": "32Mi"},
+            "limits": {"requestBodyBytes": "32Mi", "requestsPerEndpoint": null},
         }],
         "destination": {"via": "header", "header": "x-gateway-destination-endpoint"},
         "paths": {"prefixes": [], "admin": admin::PATHS},
@@ -109,6 +110,7 @@ fn changes_of_pools() -> Vec<(&'static str, Value)> {
         ("pools/match/routes", json!(["r"])),
         ("pools/match/hosts", json!(["h"])),
         ("pools/match/pathPrefixes", json!(["/p"])),
+        ("pools/models", json!(["m"])),
         ("pools/engine", json!("sglang")),
         ("pools/endpoints/address", json!("10.0.0.2:8000")),
         ("pools/endpoints/labels", json!({"a": "b"})),
@@ -168,6 +170,7 @@ fn changes_of_pools() -> Vec<(&'static str, Value)> {
         ("pools/emitScores", json!(true)),
         ("pools/failureMode", json!("FailClose")),
         ("pools/limits/requestBodyBytes", json!("1Mi")),
+        ("pools/limits/requestsPerEndpoint", json!(7)),
     ]
 }
 
@@ -342,7 +345,8 @@ fn the_effective_configuration_reads_back_as_the_same() {
                 },
                 "objectives": [{"name": "batch", "priority": -2147483648}, {"name": "x"}],
                 "failureMode": "FailClose",
-                "limits": {"requestBodyBytes": 1025},
+                "limits": {"requestBodyBytes": 1025, "requestsPerEndpoint": 4_294_967_295_u32},
+                "models": ["m", "reviews-*"],
             },
             {"name": "z", "endpoints": [{"address": "10.0.0.1:8000"}], "picker": {}},
         ],
@@ -449,11 +453,12 @@ fn a_mistake_says_where_what_and_how_to_put_it_right() {
         &[
             "pools[0].scrape.intervall: \"intervall\" is no known key. Fix: write \"interval\".",
             "pools[0].modelRewrites: \"modelRewrites\" is no known key. Fix: use one of name, \
-             match, engine, endpoints, scrape, cache, objectives, picker, emitScores, failureMode, \
-             limits.",
+             match, models, engine, endpoints, scrape, cache, objectives, picker, emitScores, \
+             failureMode, limits.",
             "pools[0].scrap: \"scrap\" is no known key. Fix: write \"scrape\".",
-            "pools[0].wieght: \"wieght\" is no known key. Fix: use one of name, match, engine, \
-             endpoints, scrape, cache, objectives, picker, emitScores, failureMode, limits.",
+            "pools[0].wieght: \"wieght\" is no known key. Fix: use one of name, match, models, \
+             engine, endpoints, scrape, cache, objectives, picker, emitScores, failureMode, \
+             limits.",
         ],
     );
     check_pool(
@@ -844,6 +849,7 @@ fn lists_have_limits() {
     check("paths/prefixes", 64, &texts);
     check("paths/admin", 128, &texts);
     check("pools/picker/plugins", 64, &plugins);
+    check("pools/models", 1024, &texts);
     check("pools/objectives", 64, &objectives);
     check("trust/fairness/header", 16, &headers);
     check("trust/priority/metadata", 16, &metadata);
@@ -877,6 +883,53 @@ fn the_list_of_mistakes_has_a_limit() {
         mistakes[CONFIG_ERRORS_MAX],
         "configuration: 5 more mistakes."
     );
+}
+
+#[test]
+fn models_are_listed_by_name() {
+    let config = config(&with_pool(json!({"models": ["a/b", "reviews-*", "c"]})));
+    assert!(config.pools[0].listed_models().eq(["a/b", "c"]));
+    check_pool(
+        json!({"models": ["a", "", "b", "a", 5]}),
+        &[
+            "pools[0].models[1]: \"\" is not a name. Fix: write a text that is not empty.",
+            "pools[0].models[3]: the name \"a\" is already that of pools[0].models[0]. \
+             Fix: choose another name or remove one.",
+            "pools[0].models[4]: 5 is not a name. Fix: write a text that is not empty.",
+        ],
+    );
+}
+
+#[test]
+fn what_is_in_flight_at_an_endpoint_may_be_limited() {
+    for (limits, expected) in [
+        (json!({}), None),
+        (json!({"requestsPerEndpoint": null}), None),
+        (json!({"requestsPerEndpoint": 1}), Some(1)),
+        (
+            json!({"requestsPerEndpoint": 4_294_967_295_u32}),
+            Some(u32::MAX),
+        ),
+    ] {
+        let config = config(&with_pool(json!({"limits": limits})));
+        assert_eq!(
+            config.pools[0].limits.requests_per_endpoint, expected,
+            "{limits}"
+        );
+    }
+    for (limit, shown) in [
+        (json!(0), "0"),
+        (json!(-1), "-1"),
+        (json!(1_u64 << 32), "4294967296"),
+    ] {
+        check_pool(
+            json!({"limits": {"requestsPerEndpoint": limit}}),
+            &[&format!(
+                "pools[0].limits.requestsPerEndpoint: {shown} is not between 1 and 4294967295. \
+                 Fix: choose a value from 1 to 4294967295."
+            )],
+        );
+    }
 }
 
 #[test]

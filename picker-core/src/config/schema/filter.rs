@@ -6,8 +6,8 @@ use super::super::pool::FAILURE_MODES;
 use super::super::units::{show_duration, show_size};
 use super::super::{
     ADMIN_PATHS_MAX, CAPACITY_TOKENS_MAX, DESTINATION_HEADER, ENDPOINTS_MAX, LABELS_MAX,
-    MATCH_VALUES_MAX, OBJECTIVES_MAX, PATH_PREFIXES_MAX, POOL_NAME_BYTES_MAX, POOLS_MAX,
-    REQUEST_BODY_BYTES, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MIN, SCRAPE_CLUSTER,
+    MATCH_VALUES_MAX, MODELS_MAX, OBJECTIVES_MAX, PATH_PREFIXES_MAX, POOL_NAME_BYTES_MAX,
+    POOLS_MAX, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MIN, SCRAPE_CLUSTER,
     SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, SESSION_KEY_BYTES_MIN,
     STALENESS_THRESHOLD, TEXT_BYTES_MAX, TRUST_NAMES_MAX, admin,
 };
@@ -92,6 +92,10 @@ fn pool() -> Value {
             "A name of its own, also the key of the pool's shared state.",
         ),
         "match": matches(),
+        "models": told(
+            json!({"type": "array", "maxItems": MODELS_MAX, "items": name(), "uniqueItems": true}),
+            "The models it serves, or patterns like reviews-*; listed while it has no endpoint.",
+        ),
         "engine": told(
             json!({"enum": engines, "default": EngineKind::default().name()}),
             "The engine of endpoints whose label llm-d.ai/engine-type names none.",
@@ -111,6 +115,10 @@ fn pool() -> Value {
         ),
         "limits": closed(json!({
             "requestBodyBytes": told(size, "Larger bodies are answered with 413."),
+            "requestsPerEndpoint": told(
+                json!({"type": "integer", "minimum": 1, "maximum": u32::MAX}),
+                "What this Envoy has in flight at one endpoint at most.",
+            ),
         })),
     }));
     pool["required"] = json!(["name", "endpoints"]);
