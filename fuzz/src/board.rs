@@ -79,7 +79,7 @@ impl<'a> House<'a> {
             bytes: number,
             received_at: now,
         };
-        let worker = &mut self.workers[usize::from(number % 2 == 0)];
+        let worker = &mut self.workers[usize::from(number.is_multiple_of(2))];
         let asked = (&request, asking);
         match worker
             .pool
