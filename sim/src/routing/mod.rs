@@ -16,4 +16,5 @@ pub mod report;
 pub mod scenario;
 pub mod summary;
 pub mod trace;
+pub(crate) mod wire;
 pub mod workload;

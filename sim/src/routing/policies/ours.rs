@@ -1,20 +1,19 @@
 //! Our picker: the code that runs in Envoy, one [`Pool`] for each worker, shared data between them.
 //!
-//! All calls of the picker are in this file. Pods are scraped as in Envoy too: the collector's
-//! [`Scraper`] reads their pages and publishes what it read.
+//! Pods are scraped as in Envoy too: the collector's [`Scraper`] reads their pages and publishes
+//! what it read.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::time::Duration;
 
 use picker_core::{
-    Address, Answer, Answered, BlockHash, Draws, LeastCost, LocalData, Plan, Pool, PoolConfig,
-    PoolOptions, Profile, Prompt, Request, Role, ScorerKind, Scraper, Snapshot, Span, Ticket,
-    Timestamp, Verdict, WeightedScorer, parse_config, publish, stored,
+    Answered, Draws, LeastCost, LocalData, Plan, Pool, PoolConfig, PoolOptions, Profile,
+    ScorerKind, Scraper, Snapshot, Ticket, Verdict, WeightedScorer, publish, stored,
 };
 
-use super::{Dice, Fleet, Job, Policy, Seen};
+use super::{Dice, Fleet, Job, Policy};
 use crate::routing::job::BLOCK_TOKENS;
+use crate::routing::wire::{self, POOL, pod_at, request, timestamp};
 
 /// One Envoy.
 pub(super) struct Ours {
@@ -109,7 +108,7 @@ impl Ours {
             return;
         }
         self.listed = listed.to_vec();
-        let Some(config) = config(listed) else {
+        let Some(config) = wire::config(listed, None) else {
             return;
         };
         match &mut self.scraper {
@@ -123,19 +122,8 @@ impl Ours {
         let Some(scraper) = &mut self.scraper else {
             return;
         };
-        let now = timestamp(fleet.now);
-        while let Some(scrape) = scraper.poll_scrape(&self.shared, now) {
-            let seen = pod_at(scrape.address).and_then(|pod| fleet.pods.get(pod));
-            let page = seen.map(page);
-            let answer = match &page {
-                Some(page) => Answer::Response {
-                    status: 200,
-                    body: page.as_bytes(),
-                },
-                None => Answer::Nothing,
-            };
-            scraper.handle_answer(scrape, answer, now);
-        }
+        let page = |pod: usize| fleet.pods.get(pod).map(wire::page);
+        wire::scrape(scraper, &self.shared, page, fleet.now);
     }
 
     /// Leaves no choice but the candidates: nothing listens at the others for now.
@@ -221,109 +209,3 @@ impl Policy for Ours {
         }
     }
 }
-
-/// The request as the filter hands it to the pool.
-fn request(job: &Job) -> Request {
-    let prompt = Prompt {
-        bytes: job.prompt.len() as u64 * BYTES_PER_TOKEN,
-        blocks: job.blocks.clone(),
-    };
-    let group = match job.planned.conversation {
-        Some(conversation) => Some(BlockHash(conversation)),
-        None => job.blocks.iter().take(GROUP_BLOCKS).next_back().copied(),
-    };
-    Request {
-        model: job.planned.adapter.map(adapter_name),
-        stream: true,
-        prompts: vec![prompt],
-        group,
-        ..Request::default()
-    }
-}
-
-/// The page of a pod as vLLM writes it, as far as the picker reads it.
-fn page(seen: &Seen) -> String {
-    let (blocks, block_size) = seen.blocks;
-    let mut page = format!(
-        "vllm:num_requests_running {}\n\
-         vllm:num_requests_waiting {}\n\
-         vllm:kv_cache_usage_perc {}\n\
-         vllm:prefix_cache_queries_total {}\n\
-         vllm:prefix_cache_hits_total {}\n\
-         vllm:cache_config_info{{block_size=\"{block_size}\",enable_prefix_caching=\"True\",\
-         num_gpu_blocks=\"{blocks}\"}} 1\n\
-         process_start_time_seconds {}\n",
-        seen.gauges.running,
-        seen.gauges.waiting,
-        seen.gauges.kv_usage,
-        seen.counters.queries,
-        seen.counters.hits,
-        timestamp(seen.started).0 as f64 / 1e6,
-    );
-    if seen.adapters_max > 0 {
-        let adapters: Vec<String> = seen.adapters.iter().copied().map(adapter_name).collect();
-        let at = timestamp(seen.scraped_at.unwrap_or_default()).0 as f64 / 1e6;
-        let _ = writeln!(
-            page,
-            "vllm:lora_requests_info{{max_lora=\"{}\",running_lora_adapters=\"{}\",\
-             waiting_lora_adapters=\"\"}} {at}",
-            seen.adapters_max,
-            adapters.join(","),
-        );
-    }
-    page
-}
-
-fn adapter_name(adapter: u32) -> String {
-    format!("adapter-{adapter}")
-}
-
-/// The configuration of a pool of these pods, everything else as it is by default.
-fn config(listed: &[usize]) -> Option<PoolConfig> {
-    let endpoints = listed
-        .iter()
-        .map(|pod| format!(r#"{{"address":"{}"}}"#, address(*pod)));
-    let endpoints: Vec<String> = endpoints.collect();
-    let json = format!(
-        r#"{{"pools":[{{"name":"{POOL}","endpoints":[{}]}}]}}"#,
-        endpoints.join(",")
-    );
-    let Ok(Role::Filter(config)) = parse_config(json.as_bytes()) else {
-        return None;
-    };
-    let mut config = config.pools.into_iter().next()?;
-    // When to scrape is the simulation's business.
-    config.scrape.interval = Span::from_millis(1);
-    Some(config)
-}
-
-/// Where a pod listens.
-fn address(pod: usize) -> String {
-    format!("10.0.{}.{}:{PORT}", pod / 250, pod % 250 + 1)
-}
-
-/// The pod that listens there.
-fn pod_at(address: Address) -> Option<usize> {
-    let ip: std::net::Ipv4Addr = address.ip().parse().ok()?;
-    let [_, _, high, low] = ip.octets();
-    (usize::from(high) * 250 + usize::from(low)).checked_sub(1)
-}
-
-fn timestamp(since_start: Duration) -> Timestamp {
-    Timestamp(START_MICROS + since_start.as_micros() as u64)
-}
-
-/// The pool's name, as in the shipped configurations.
-const POOL: &str = "llm";
-
-/// Where model servers usually listen.
-const PORT: u16 = 8000;
-
-/// Blocks that say which requests belong together: 2,048 tokens.
-const GROUP_BLOCKS: usize = 32;
-
-/// Bytes of text that stand for a token here, as the picker assumes.
-const BYTES_PER_TOKEN: u64 = 4;
-
-/// Simulations begin at this time, in microseconds since the epoch: 2025-01-01.
-const START_MICROS: u64 = 1_735_689_600_000_000;
