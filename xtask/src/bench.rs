@@ -16,6 +16,7 @@ mod router;
 pub mod routing;
 mod routing_endpoints;
 mod routing_envoy;
+mod runs;
 mod scale;
 mod scan;
 mod scan_bodies;

@@ -1,12 +1,8 @@
 //! `cargo xtask bench routing`: routers compared on the same requests.
 
 use std::fs;
-use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Instant;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -20,6 +16,7 @@ use sim::routing::trace::Trace;
 
 use super::routing_endpoints::{EndpointArguments, routing_endpoints};
 use super::routing_envoy::{EnvoyArguments, routing_envoy};
+use super::runs::run_all;
 
 /// The arguments of `cargo xtask bench routing`.
 #[derive(Clone, Debug, Args)]
@@ -110,7 +107,7 @@ pub fn routing(arguments: &RoutingArguments) -> Result<()> {
         });
     }
     let cases = cases(arguments)?;
-    let rows = run_all(&cases);
+    let rows = run_all(&cases, |case| case.clone().run());
     print!("{}", report::table(&rows));
     if let Some(file) = &arguments.json {
         let mut text = serde_json::to_string_pretty(&report::json(&rows))?;
@@ -205,47 +202,6 @@ fn sources(arguments: &RoutingArguments) -> Result<Vec<Source>> {
     Ok(vec![Source::Trace(Arc::new(trace))])
 }
 
-/// Makes all runs on as many threads as the machine has; the rows are in the order of the cases.
-fn run_all(cases: &[Case]) -> Vec<Row> {
-    let next = AtomicUsize::new(0);
-    let rows = Mutex::new(Vec::new());
-    let begun = Instant::now();
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..threads.min(cases.len()) {
-            scope.spawn(|| {
-                while let Some((number, case)) = take(&next, cases) {
-                    let row = case.clone().run();
-                    let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
-                    rows.push((number, row));
-                    show_progress(rows.len(), cases.len(), begun);
-                }
-            });
-        }
-    });
-    let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
-    rows.sort_by_key(|row| row.0);
-    rows.into_iter().map(|row| row.1).collect()
-}
-
-fn take<'a>(next: &AtomicUsize, cases: &'a [Case]) -> Option<(usize, &'a Case)> {
-    let number = next.fetch_add(1, Ordering::Relaxed);
-    Some((number, cases.get(number)?))
-}
-
-fn show_progress(done: usize, all: usize, begun: Instant) {
-    let seconds = begun.elapsed().as_secs_f64();
-    let ends = done == all;
-    if stderr().is_terminal() {
-        eprint!(
-            "\r{done} of {all} runs, {seconds:.0} s{}",
-            if ends { "\n" } else { "" }
-        );
-    } else if ends || done.is_multiple_of(PROGRESS_RUNS) {
-        eprintln!("{done} of {all} runs, {seconds:.0} s");
-    }
-}
-
 fn rule(text: &str) -> Result<LeastCost, String> {
     let numbers: Option<Vec<f64>> = text.split('/').map(|it| it.parse().ok()).collect();
     match numbers.as_deref() {
@@ -264,9 +220,6 @@ fn scenarios(name: &str) -> Result<Scenarios, String> {
         name => Ok(Scenarios(vec![name.parse()?])),
     }
 }
-
-/// A line of progress after so many runs, where standard error is no terminal.
-const PROGRESS_RUNS: usize = 50;
 
 /// What has no meaning without a simulation in virtual time.
 const SIMULATED_ONLY: [&str; 3] = ["workers", "trace", "plot"];
