@@ -136,6 +136,20 @@ impl VirtualServer {
         self.outcomes.drain(..)
     }
 
+    /// Drops a request whose client left, with what the running step would have done for it.
+    ///
+    /// Nothing happens to one that has finished.
+    pub fn abort(&mut self, ticket: u64) {
+        self.arriving.retain(|(_, other), _| *other != ticket);
+        self.upcoming.retain(|outcome| outcome.ticket != ticket);
+        let mut held = self.in_engine.iter();
+        let held = held.find(|(_, request)| request.ticket == ticket);
+        if let Some(id) = held.map(|(id, _)| *id) {
+            self.in_engine.remove(&id);
+            self.engine.abort(id);
+        }
+    }
+
     /// When something happens next; `None` when the server has nothing to do.
     pub fn next_event(&self) -> Option<Duration> {
         let arrival = self.arriving.first_key_value().map(|it| it.0.0);
@@ -297,6 +311,24 @@ mod tests {
                 "500 1 finished",
             ],
         );
+    }
+
+    #[test]
+    fn a_request_whose_client_left_takes_no_more_time_and_no_room() {
+        let mut server = VirtualServer::new(&Profile::l4());
+        let tickets: Vec<u64> = (0..3)
+            .filter_map(|it| server.push(Duration::ZERO, request(it * 100..it * 100 + 100, 3)))
+            .collect();
+        // In the front end, then while its first token is computed.
+        server.abort(tickets[0]);
+        assert!(server.advance(Duration::from_millis(20)).next().is_none());
+        server.abort(tickets[1]);
+        let outcomes = server.advance(Duration::from_secs(1));
+        let told: Vec<u64> = outcomes.map(|it| it.ticket).collect();
+        assert_eq!(told, [tickets[2]; 2]);
+        server.abort(tickets[2]);
+        assert_eq!(server.gauges(), Gauges::default());
+        assert!(server.in_engine.is_empty());
     }
 
     #[test]
