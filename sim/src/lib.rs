@@ -7,6 +7,7 @@
 
 pub mod engine;
 pub mod load;
+pub mod overload;
 pub mod profile;
 pub mod routing;
 pub mod server;

@@ -9,6 +9,7 @@ mod decision;
 mod envoy_scenario;
 mod memory;
 mod overhead;
+mod overload;
 mod predict;
 mod prefixes;
 mod report;
@@ -38,6 +39,7 @@ use crate::workspace;
 use decision::DecisionArguments;
 use memory::MemoryArguments;
 use overhead::OverheadArguments;
+use overload::OverloadArguments;
 use predict::PredictArguments;
 use routing::RoutingArguments;
 use scale::ScaleArguments;
@@ -54,6 +56,8 @@ pub enum BenchArguments {
     Memory(MemoryArguments),
     /// Measure what the picker adds to Envoy's CPU time and latency
     Overhead(OverheadArguments),
+    /// Send simulated servers more than they can serve and see who is served
+    Overload(OverloadArguments),
     /// Measure how well latencies are foretold, in simulated situations
     Predict(PredictArguments),
     /// Compare this picker with other routers: simulated, through Envoy or on real engines
@@ -86,6 +90,7 @@ pub fn bench(arguments: &BenchArguments) -> Result<()> {
         BenchArguments::Decision(arguments) => decision::decision(arguments),
         BenchArguments::Memory(arguments) => memory::memory(*arguments),
         BenchArguments::Overhead(arguments) => overhead::overhead(arguments),
+        BenchArguments::Overload(arguments) => overload::overload(arguments),
         BenchArguments::Predict(arguments) => predict::predict(arguments),
         BenchArguments::Routing(arguments) => routing::routing(arguments),
         BenchArguments::Scale(arguments) => scale::scale(arguments),

@@ -88,8 +88,12 @@ pub struct Weighted {
 impl Weighted {
     /// Things of which the k-th, counted from 1, has the weight `1 / k^exponent`.
     pub fn zipf(count: usize, exponent: f64) -> Self {
-        let weights = (1..=count).map(|rank| (rank as f64).powf(-exponent));
-        let sums = weights.scan(0.0, |sum, weight| {
+        Self::of((1..=count).map(|rank| (rank as f64).powf(-exponent)))
+    }
+
+    /// Things of these weights.
+    pub fn of(weights: impl IntoIterator<Item = f64>) -> Self {
+        let sums = weights.into_iter().scan(0.0, |sum, weight| {
             *sum += weight;
             Some(*sum)
         });

@@ -111,7 +111,7 @@ pub fn mean(values: &[f64]) -> f64 {
 }
 
 /// The value below which `percent` of the `sorted` ones lie, between two of them if need be.
-pub(super) fn percentile(sorted: &[f64], percent: f64) -> f64 {
+pub(crate) fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let place = sorted.len().saturating_sub(1) as f64 * percent / 100.0;
     let at = |place: f64| sorted.get(place as usize).copied();
     let below = at(place).unwrap_or_default();

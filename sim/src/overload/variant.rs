@@ -1,0 +1,120 @@
+//! The configurations that are compared.
+
+use std::str::FromStr;
+
+use serde_json::{Value, json};
+
+/// A configuration by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Variant {
+    /// No flow control: priorities below 0 are turned away while the servers are full.
+    None,
+    /// Flow control by what servers say of themselves, tenants in their turn.
+    Utilization,
+    /// The same, but who came first is first, whatever its tenant has had.
+    UtilizationStrict,
+    /// Flow control by the number of requests in flight, tenants in their turn.
+    Concurrency,
+    /// The same, with room held back for higher priorities.
+    ConcurrencyHoldback,
+    /// Flow control by tokens in flight, tenants in their turn.
+    TokenLoad,
+}
+
+impl Variant {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::None,
+        Self::Utilization,
+        Self::UtilizationStrict,
+        Self::Concurrency,
+        Self::ConcurrencyHoldback,
+        Self::TokenLoad,
+    ];
+
+    /// The name it is selected by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Utilization => "utilization",
+            Self::UtilizationStrict => "utilization-strict",
+            Self::Concurrency => "concurrency",
+            Self::ConcurrencyHoldback => "concurrency-holdback",
+            Self::TokenLoad => "token-load",
+        }
+    }
+
+    /// Whether requests wait in the picker.
+    pub fn has_flow_control(self) -> bool {
+        self != Self::None
+    }
+
+    /// Whether tenants are served in their turn.
+    pub fn is_round_robin(self) -> bool {
+        self.has_flow_control() && self != Self::UtilizationStrict
+    }
+
+    /// The `EndpointPickerConfig`, with a band for each of `priorities`; detectors have the limits they
+    /// have by default.
+    pub fn picker(self, priorities: impl Iterator<Item = i32>) -> Value {
+        if !self.has_flow_control() {
+            return json!({"plugins": [{"type": "least-cost-scorer"}]});
+        }
+        let detector = match self {
+            Self::Concurrency | Self::ConcurrencyHoldback => "concurrency-detector",
+            Self::TokenLoad => "token-load-detector",
+            Self::None | Self::Utilization | Self::UtilizationStrict => "utilization-detector",
+        };
+        let fairness = if self.is_round_robin() {
+            "round-robin-fairness-policy"
+        } else {
+            "global-strict-fairness-policy"
+        };
+        let limit = match self {
+            Self::ConcurrencyHoldback => json!({
+                "type": "priority-holdback-policy",
+                "parameters": {"minCeiling": CEILING_LEAST},
+            }),
+            _ => json!({"type": "static-usage-limit-policy"}),
+        };
+        let band = |priority| json!({"priority": priority, "fairnessPolicyRef": fairness});
+        let bands: Vec<Value> = priorities.map(band).collect();
+        json!({
+            "featureGates": ["flowControl"],
+            "plugins": [
+                {"type": "least-cost-scorer"},
+                {"type": fairness},
+                {"type": detector},
+                limit,
+            ],
+            // By itself a detector would be a filter too.
+            "schedulingProfiles": [
+                {"name": "default", "plugins": [{"pluginRef": "least-cost-scorer"}]},
+            ],
+            "flowControl": {
+                "defaultRequestTTL": REQUEST_TTL,
+                "saturationDetector": {"pluginRef": detector},
+                "usageLimitPolicyPluginRef": limit["type"],
+                "priorityBands": bands,
+            },
+        })
+    }
+}
+
+impl FromStr for Variant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Self::ALL.into_iter().find(|it| it.name() == text);
+        named.ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|it| it.name()).collect();
+            format!("the variants are {}", names.join(", "))
+        })
+    }
+}
+
+/// How long requests wait in the picker: half of what their clients wait.
+const REQUEST_TTL: &str = "30s";
+
+/// How full the servers may be for the lowest priority, of which nothing has to be held back.
+const CEILING_LEAST: f64 = 0.7;
