@@ -4,6 +4,7 @@
 //! ports are free ones, so tests run side by side.
 
 pub mod canned;
+pub mod http2;
 pub mod load;
 
 use std::fs;

@@ -4,31 +4,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use h2::client::{ResponseFuture, SendRequest};
-use h2::{Reason, SendStream};
-use hyper::http::{HeaderMap, HeaderValue, Request};
-use picker_tests::{
-    CHAT, DESTINATION, DESTINATIONS, Draft, Stack, chat_body, eventually, requests, servers,
-};
+use h2::Reason;
+use hyper::http::{HeaderMap, HeaderValue};
+use picker_tests::http2::{End, LIMIT, connect, finish, open, send};
+use picker_tests::{DESTINATION, DESTINATIONS, Draft, chat_body, eventually, requests, servers};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use xtask::compose::Destination;
-
-/// How a request's body comes and ends.
-#[derive(Clone, Copy, Debug)]
-enum End {
-    /// With the last byte.
-    WithData,
-    /// With an empty frame after it.
-    EmptyFrame,
-    /// With trailers.
-    Trailers,
-    /// In frames of one byte, the last of which ends it.
-    SingleBytes,
-    /// In frames of one byte, with empty frames among them, and trailers.
-    SingleBytesAndTrailers,
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_is_read_however_it_ends() -> Result<()> {
@@ -164,77 +147,3 @@ async fn headers_that_the_picker_owns_are_removed_however_often_they_come() -> R
     );
     Ok(())
 }
-
-async fn connect(stack: &Stack) -> Result<SendRequest<Bytes>> {
-    let socket = TcpStream::connect(stack.addresses.traffic).await?;
-    socket.set_nodelay(true)?;
-    let (client, connection) = h2::client::handshake(socket).await?;
-    tokio::spawn(connection);
-    Ok(client.ready().await?)
-}
-
-/// Begins a chat whose body is to come.
-fn open(
-    client: &SendRequest<Bytes>,
-    headers: &[(&str, &str)],
-) -> Result<(ResponseFuture, SendStream<Bytes>)> {
-    let mut request = Request::post(format!("http://localhost{CHAT}"));
-    for (name, value) in headers
-        .iter()
-        .chain(&[("content-type", "application/json")])
-    {
-        request = request.header(*name, *value);
-    }
-    Ok(client.clone().send_request(request.body(())?, false)?)
-}
-
-/// Sends a body in the frames that `end` wants, each in its turn.
-async fn send(mut stream: SendStream<Bytes>, body: &str, end: End) -> Result<()> {
-    let all = Bytes::copy_from_slice(body.as_bytes());
-    let last = all.len() - 1;
-    match end {
-        End::WithData => return Ok(stream.send_data(all, true)?),
-        End::EmptyFrame | End::Trailers => stream.send_data(all, false)?,
-        End::SingleBytes | End::SingleBytesAndTrailers => {
-            for at in 0..=last {
-                let ends = at == last && matches!(end, End::SingleBytes);
-                stream.send_data(all.slice(at..=at), ends)?;
-                if at % 100 == 0 && !ends {
-                    stream.send_data(Bytes::new(), false)?;
-                    tokio::task::yield_now().await;
-                }
-            }
-        }
-    }
-    match end {
-        End::EmptyFrame => {
-            // So late that it is a frame of its own.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            stream.send_data(Bytes::new(), true)?;
-        }
-        End::Trailers | End::SingleBytesAndTrailers => {
-            let mut trailers = HeaderMap::new();
-            trailers.insert("x-checksum", HeaderValue::from_static("none"));
-            stream.send_trailers(trailers)?;
-        }
-        End::WithData | End::SingleBytes => {}
-    }
-    Ok(())
-}
-
-/// The status and the text of an answer.
-async fn finish(response: ResponseFuture) -> Result<(u16, String)> {
-    let response = timeout(LIMIT, response).await.context("no answer")??;
-    let status = response.status().as_u16();
-    let mut body = response.into_body();
-    let mut text = Vec::new();
-    while let Some(piece) = timeout(LIMIT, body.data()).await.context("no end")? {
-        let piece = piece?;
-        body.flow_control().release_capacity(piece.len())?;
-        text.extend_from_slice(&piece);
-    }
-    Ok((status, String::from_utf8_lossy(&text).into_owned()))
-}
-
-/// How long one wait may last.
-const LIMIT: Duration = Duration::from_secs(10);
