@@ -4,8 +4,10 @@
 //! ports are free ones, so tests run side by side.
 
 pub mod canned;
+pub mod held;
 pub mod http2;
 pub mod load;
+pub mod queueing;
 
 use std::fs;
 use std::net::SocketAddr;
