@@ -100,6 +100,7 @@ mod tests {
         let known = EndpointState {
             id: 1,
             address: "127.0.0.1:8001".into(),
+            reachable: true,
             fresh: true,
             age_ms: Some(3.0),
             running: Some(2.0),

@@ -36,6 +36,8 @@ pub struct EndpointState {
     pub id: u64,
     /// Where it listens.
     pub address: String,
+    /// Whether something listens there, as far as it is known.
+    pub reachable: bool,
     /// Whether its metrics are within the age limit.
     pub fresh: bool,
     /// The age of its metrics, in milliseconds.
@@ -116,7 +118,7 @@ mod tests {
     #[test]
     fn what_is_null_is_unknown() {
         let page = r#"{"pools":[{"name":"llm","generation":1,"endpoints":[{"id":1,
-            "address":"127.0.0.1:8001","fresh":false,"age_ms":null,"running":null,"waiting":null,
+            "address":"127.0.0.1:8001","reachable":true,"fresh":false,"age_ms":null,"running":null,"waiting":null,
             "kv_usage":null,"prefix_queries":null,"prefix_hits":null,"capacity_tokens":null,
             "in_flight":2,"sent":17}],"workers":[]}],"collector":null}"#;
         let state: State = serde_json::from_str(page).unwrap();
