@@ -34,6 +34,21 @@ impl Worker {
         }
         replied
     }
+
+    /// Answers the current stream with the models of pool `index`, while none of its endpoints is
+    /// ready to say them; whether it did.
+    pub(crate) fn list_models(&mut self, index: usize) -> bool {
+        let (Some(config), Some(pool)) = (self.config.pools.get(index), self.pools.get(index))
+        else {
+            return false;
+        };
+        let list = config.model_list().filter(|_| !pool.pool.has_endpoints());
+        list.is_some_and(|list| {
+            let _ = host::set_filter_state("picker", &format!("pool={} models", config.name));
+            let headers = [("content-type", "application/json")];
+            host::reply(200, "picker_models", &headers, &list).is_ok()
+        })
+    }
 }
 
 /// Names the reason of a refusal to the client, as the reference picker does.

@@ -77,6 +77,13 @@ impl HttpContext for Stream {
                 self.count_unreadable(pool, is_unreadable);
                 self.decide(pool, Request::bodiless(), None)
             }
+            Course::ListModels(pool) => {
+                if self.worker.borrow_mut().list_models(pool) {
+                    Action::Pause
+                } else {
+                    self.decide(pool, Request::bodiless(), None)
+                }
+            }
             Course::Refuse(pool, refusal, shape) => self.refuse(pool, refusal, shape),
             Course::Read(pool, shape) => {
                 let limit = self.worker.borrow().config.pools[pool].limits;

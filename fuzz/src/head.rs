@@ -61,7 +61,7 @@ fn follows_its_head(config: &Config, head: &Head<'_>, course: Course) {
     let may_wait = !head.ends && !head.upgrades && !head.encoded && head.method != "CONNECT";
     match course {
         Course::Pass => unreachable!("the last pool takes every request"),
-        Course::Decide(pool) => assert!(pool < config.pools.len()),
+        Course::Decide(pool) | Course::ListModels(pool) => assert!(pool < config.pools.len()),
         Course::Read(pool, shape) => {
             let limit = config.pools[pool].limits.request_body_bytes;
             assert!(may_wait && head.content_length.is_none_or(|length| length <= limit));

@@ -37,8 +37,8 @@ impl DrainRate {
         }
     }
 
-    /// The seconds after which `ahead` requests will have ended, and up to half as much again: clients
-    /// that were refused together shall not come back together. From 1 to 59.
+    /// The seconds after which `ahead` requests will have ended, and up to half as much again:
+    /// clients that were refused together shall not come back together. From 1 to 59.
     pub(crate) fn retry_after(&self, ahead: f64, draws: &mut Draws) -> u32 {
         let known_after = if self.rate > 0.0 {
             KNOWN_AFTER_SECONDS
@@ -71,8 +71,8 @@ const KNOWN_AFTER_SECONDS: f64 = 1.0;
 /// The answer while no rate is known, in seconds: about as long as a short answer takes.
 const UNKNOWN_SECONDS: f64 = 5.0;
 
-/// The longest answer before jitter, in seconds. With it there are 59: the clients of `OpenAI` and of
-/// Anthropic do not believe a minute, and come back after a few seconds.
+/// The longest answer before jitter, in seconds. With it there are 59: the clients of `OpenAI` and
+/// of Anthropic do not believe a minute, and come back after a few seconds.
 const SECONDS_MAX: f64 = 39.0;
 
 /// Time without a reading after which the clock was set, or this worker stood still.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::config::{Config, Match, Paths};
 use crate::refusal::Refusal;
 use crate::request::Request;
-use crate::shape::Shape;
+use crate::shape::{Shape, is_model_list};
 
 /// What the decision needs of a request's headers and of the host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -44,6 +44,9 @@ pub enum Course {
     /// It is decided by load alone, and its body, if any, streams through. Holds the place of the
     /// pool.
     Decide(usize),
+    /// It asks which models there are, and the pool names some: it is answered with these when no
+    /// endpoint is ready, and decided by load else. Holds the place of the pool.
+    ListModels(usize),
     /// It waits for its body. Holds the place of the pool and the API that was called.
     Read(usize, Shape),
     /// It is answered at once. Holds the place of the pool and the API that was called, if known.
@@ -58,6 +61,12 @@ impl Config {
         };
         if self.paths.is_admin(&head.path) {
             return Course::Refuse(pool, Refusal::AdminPath, None);
+        }
+        let lists = ["GET", "HEAD"].contains(&&*head.method)
+            && self.pools[pool].listed_models().next().is_some()
+            && is_model_list(&head.path, &self.paths.prefixes);
+        if lists {
+            return Course::ListModels(pool);
         }
         // Holding the headers of an upgrade would wait for a body that comes only after the answer.
         if head.ends || head.upgrades || head.method == "CONNECT" || head.encoded {
@@ -260,6 +269,37 @@ mod tests {
             ),
         ] {
             assert_eq!(config.course(&head), course, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn the_list_of_models_is_asked_for_by_its_path_where_the_pool_names_some() {
+        let document = |models| {
+            config(&alloc::format!(
+                r#"{{"pools":[{{"name":"a","endpoints":[{{"address":"1.1.1.1:1"}}],
+                "models":[{models}]}}],"paths":{{"prefixes":["/llm"]}}}}"#
+            ))
+        };
+        let [named, pattern, none] = [r#""m""#, r#""m*""#, ""].map(document);
+        let (lists, decides) = (Course::ListModels(0), Course::Decide(0));
+        for (config, method, path, course) in [
+            (&named, "GET", "/v1/models", lists),
+            (&named, "HEAD", "/v1/models/?a", lists),
+            (&named, "GET", "/llm/models", lists),
+            (&named, "POST", "/v1/models", decides),
+            (&named, "get", "/v1/models", decides),
+            (&named, "GET", "/v1/models/m", decides),
+            (&named, "GET", "/models", decides),
+            (&pattern, "GET", "/v1/models", decides),
+            (&none, "GET", "/v1/models", decides),
+        ] {
+            let head = Head {
+                method: method.into(),
+                path: path.into(),
+                ends: true,
+                ..Head::default()
+            };
+            assert_eq!(config.course(&head), course, "{method} {path}");
         }
     }
 

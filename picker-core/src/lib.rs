@@ -45,6 +45,7 @@ mod mapping;
 mod means;
 mod measure;
 mod metrics;
+mod model_list;
 mod models;
 mod pace;
 pub mod page;

@@ -78,22 +78,10 @@ impl Shape {
     /// Other spellings (`//`, capitals, a `#`) are no shape: what the server makes of them is
     /// not known here.
     pub fn of_path(path: &str, prefixes: &[String]) -> Option<Self> {
-        let path = path.split_once('?').map_or(path, |(path, _query)| path);
-        let path = path.strip_suffix('/').unwrap_or(path);
-        if path.contains("//") || path.contains('#') {
-            return None;
-        }
-        let is_served = |(name, roots, _): &&(&str, &[&str], Self)| {
-            let root = path.strip_suffix(name);
-            root.is_some_and(|root| roots.contains(&root))
-        };
-        let ends_below_a_prefix = |(name, _, _): &&(&str, &[&str], Self)| {
-            prefixes.iter().any(|prefix| {
-                let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
-                path.strip_prefix(prefix)
-                    .is_some_and(|rest| rest.starts_with('/') && rest.ends_with(name))
-            })
-        };
+        let path = plain(path)?;
+        let is_served = |(name, roots, _): &&(&str, &[&str], Self)| is_served(path, name, roots);
+        let ends_below_a_prefix =
+            |(name, _, _): &&(&str, &[&str], Self)| ends_below(path, prefixes, name);
         let served = ROUTES.iter().find(is_served);
         let found = served.or_else(|| ROUTES.iter().find(ends_below_a_prefix));
         found.map(|(_, _, shape)| *shape)
@@ -137,6 +125,35 @@ impl Shape {
     }
 }
 
+/// Whether `path` is that of the list of models, written as those of shapes.
+pub(crate) fn is_model_list(path: &str, prefixes: &[String]) -> bool {
+    plain(path)
+        .is_some_and(|path| is_served(path, MODELS, &["/v1"]) || ends_below(path, prefixes, MODELS))
+}
+
+/// A path without query, and without one `/` at its end; `None` for spellings that are no shape.
+fn plain(path: &str) -> Option<&str> {
+    let path = path.split_once('?').map_or(path, |(path, _query)| path);
+    let path = path.strip_suffix('/').unwrap_or(path);
+    (!path.contains("//") && !path.contains('#')).then_some(path)
+}
+
+fn is_served(path: &str, name: &str, roots: &[&str]) -> bool {
+    let root = path.strip_suffix(name);
+    root.is_some_and(|root| roots.contains(&root))
+}
+
+fn ends_below(path: &str, prefixes: &[String], name: &str) -> bool {
+    prefixes.iter().any(|prefix| {
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+        path.strip_prefix(prefix)
+            .is_some_and(|rest| rest.starts_with('/') && rest.ends_with(name))
+    })
+}
+
+/// The end of the path of the list of models.
+const MODELS: &str = "/models";
+
 /// The ends of paths, where each of them is served, and its shape.
 ///
 /// A name stands before those that it ends with.
@@ -174,6 +191,27 @@ mod tests {
     fn check(prefixes: &[&str], path: &str, shape: Option<Shape>) {
         let prefixes: alloc::vec::Vec<_> = prefixes.iter().map(ToString::to_string).collect();
         assert_eq!(Shape::of_path(path, &prefixes), shape, "{path}");
+    }
+
+    #[test]
+    fn the_list_of_models_is_known_like_a_shape() {
+        let prefixes = ["/openai/".to_string()];
+        for (path, expected) in [
+            ("/v1/models", true),
+            ("/v1/models/?a=b", true),
+            ("/models", false),
+            ("/v1/models/a", false),
+            ("/v2/models", false),
+            ("/v1//models", false),
+            ("/v1/Models", false),
+            ("/openai/models", true),
+            ("/openai/v1/models", true),
+            ("/openaix/models", false),
+        ] {
+            assert_eq!(is_model_list(path, &prefixes), expected, "{path}");
+            assert_eq!(Shape::of_path(path, &prefixes), None, "{path}");
+        }
+        assert!(!is_model_list("/openai/models", &[]));
     }
 
     #[test]

@@ -303,7 +303,8 @@ impl Pool {
         })
     }
 
-    fn has_endpoints(&self) -> bool {
+    /// Whether some endpoint is ready: neither asleep nor known not to listen.
+    pub fn has_endpoints(&self) -> bool {
         let mut endpoints = self.view.snapshot().endpoints.iter();
         endpoints.any(|it| Candidate::idle(it).is_ready())
     }
