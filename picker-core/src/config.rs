@@ -9,6 +9,7 @@ mod admin;
 mod catalogue;
 mod error;
 mod filter;
+mod limits;
 mod nearest;
 mod node;
 mod picker;
@@ -37,6 +38,8 @@ use crate::time::Span;
 use crate::trust::Trust;
 
 pub use error::{AddressFault, Cause, ConfigError, ConfigWarning, Wanted};
+use limits::*;
+pub use limits::{CONFIG_ERRORS_MAX, SCRAPE_INTERVAL_MIN};
 use node::{Node, Report};
 pub use schema::{config_schema, picker_schema};
 
@@ -328,100 +331,6 @@ fn is_path(text: &str) -> bool {
     let is_path_byte = |byte: u8| byte.is_ascii_graphic() && byte != b'?' && byte != b'#';
     text.len() <= TEXT_BYTES_MAX && text.starts_with('/') && text.bytes().all(is_path_byte)
 }
-
-/// Scraping more often costs more than it tells: engines refresh their gauges once per step, some
-/// 20 ms.
-pub const SCRAPE_INTERVAL_MIN: Span = Span::from_millis(50);
-
-/// Mistakes reported one by one; a log line with more helps nobody.
-pub const CONFIG_ERRORS_MAX: usize = 100;
-
-/// Bytes of a configuration: what fits in one gRPC message of the usual size.
-const CONFIG_BYTES_MAX: usize = 4 << 20;
-
-/// Pools of one filter; each has its own shared state and its own tick.
-const POOLS_MAX: usize = 64;
-
-/// Endpoints of one pool; the snapshot and the ledger are sized for it.
-const ENDPOINTS_MAX: usize = 2048;
-
-/// Labels of one endpoint, as many as a busy Kubernetes pod has, and more.
-const LABELS_MAX: usize = 64;
-
-/// Objectives of one pool; each may be a band of its own.
-const OBJECTIVES_MAX: usize = 64;
-
-/// Names of models of one pool: each may be an adapter.
-const MODELS_MAX: usize = 1024;
-
-/// Headers that one thing is looked for in, and keys that lead to a value in dynamic metadata.
-const TRUST_NAMES_MAX: usize = 16;
-
-/// Values of one list in `match`.
-const MATCH_VALUES_MAX: usize = 256;
-
-/// Mount points of the APIs; each is tried for every request.
-const PATH_PREFIXES_MAX: usize = 64;
-
-/// Paths that administer a server: four times the default ones.
-const ADMIN_PATHS_MAX: usize = 128;
-
-/// Plugins of one picker and references of one profile.
-const PLUGINS_MAX: usize = 64;
-
-/// Endpoints named in one destination: a header of some 1.5 KB, well below what proxies take.
-const DESTINATIONS_MAX: i64 = 64;
-
-/// Profiles of one picker: more than any handler runs.
-const PROFILES_MAX: usize = 64;
-
-/// The largest weight: totals stay far from where sums of doubles lose the small ones.
-const WEIGHT_MAX: f64 = 1_000_000.0;
-
-/// Bytes of a text that nothing else limits: clusters, routes, paths, seeds.
-const TEXT_BYTES_MAX: usize = 1024;
-
-/// Bytes of a pool's name, as of a DNS label.
-const POOL_NAME_BYTES_MAX: usize = 63;
-
-/// Tokens a cache is said to hold: a hundred times what the largest servers report.
-const CAPACITY_TOKENS_MAX: u64 = 100_000_000;
-
-/// The least body limit; nothing is too small to try it out with.
-const REQUEST_BODY_BYTES_MIN: u64 = 1;
-
-/// The largest body limit: a quarter of what a wasm module can address.
-const REQUEST_BODY_BYTES_MAX: u64 = 1 << 30;
-
-/// The default body limit: prompts of a million tokens with room for pictures.
-const REQUEST_BODY_BYTES: u64 = 32 << 20;
-
-/// The shortest and the longest time that means anything here.
-const DURATIONS: (Span, Span) = (Span::from_millis(1), Span::from_millis(3_600_000));
-
-/// The default interval: stale by two steps of a busy engine.
-const SCRAPE_INTERVAL: Span = Span::from_millis(100);
-
-/// The default timeout: a server that answers later is in trouble.
-const SCRAPE_TIMEOUT: Span = Span::from_millis(1000);
-
-/// The default age limit, the reference picker's.
-const STALENESS_THRESHOLD: Span = Span::from_millis(2000);
-
-/// The default cluster, which the shipped Envoy files define.
-const SCRAPE_CLUSTER: &str = "picker_endpoints";
-
-/// The header of the endpoint picker protocol.
-const DESTINATION_HEADER: &str = "x-gateway-destination-endpoint";
-
-/// The version of the `picker` document.
-const PICKER_API_VERSION: &str = "llm-d.ai/v1alpha1";
-
-/// Bytes of the shortest key: 16 random letters and digits are some 95 bits.
-const SESSION_KEY_BYTES_MIN: usize = 16;
-
-/// How a mistake in the document as a whole is addressed.
-const ROOT: &str = "configuration";
 
 #[cfg(test)]
 mod tests;
