@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use serde_json::{Map, Value, json};
 
 use super::pool::FAILURE_MODES;
-use super::{Config, Destination, EndpointConfig, Match, PoolConfig, ScrapeConfig, units};
+use super::{Config, Destination, EndpointConfig, Limits, Match, PoolConfig, ScrapeConfig, units};
 use crate::time::Span;
 use crate::trust::TrustSource;
 
@@ -67,11 +67,17 @@ fn pool(pool: &PoolConfig) -> Value {
         "picker": pool.plan.document,
         "emitScores": pool.emit_scores,
         "failureMode": failure_mode.map(|(name, _)| *name),
-        "limits": {
-            "requestBodyBytes": units::show_size(pool.limits.request_body_bytes),
-            "requestsPerEndpoint": pool.limits.requests_per_endpoint,
-        },
+        "limits": limits(pool.limits),
     })
+}
+
+/// The limits; that without a default only where it is set.
+fn limits(limits: Limits) -> Value {
+    let mut shown = json!({"requestBodyBytes": units::show_size(limits.request_body_bytes)});
+    if let Some(requests) = limits.requests_per_endpoint {
+        shown["requestsPerEndpoint"] = requests.into();
+    }
+    shown
 }
 
 fn matches(matches: &Match) -> Value {

@@ -47,7 +47,7 @@ fn what_is_left_out_has_a_default() {
             "objectives": [],
             "emitScores": false,
             "failureMode": "FailOpen",
-            "limits": {"requestBodyBytes": "32Mi", "requestsPerEndpoint": null},
+            "limits": {"requestBodyBytes": "32Mi"},
         }],
         "destination": {"via": "header", "header": "x-gateway-destination-endpoint"},
         "paths": {"prefixes": [], "admin": admin::PATHS},
