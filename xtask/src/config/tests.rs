@@ -446,6 +446,81 @@ fn timers_of_streams_and_clusters_are_checked() {
     }
 }
 
+/// Lets requests of the picker's pool wait, as `flow_control` says.
+fn queue(it: &mut Bootstrap, flow_control: Value) {
+    picker(it, |it| {
+        let picker = &mut it["pools"][0]["picker"];
+        picker["featureGates"] = json!(["flowControl"]);
+        picker["flowControl"] = flow_control;
+    });
+}
+
+#[test]
+fn silence_is_long_enough_for_a_request_that_waits_for_its_turn() {
+    check_warnings(&[
+        (
+            |it| {
+                queue(it, json!({}));
+                manager(it)["stream_idle_timeout"] = json!("119s");
+            },
+            "stream_idle_timeout",
+            "silent for 119s, and one that waits for its turn is silent for up to 60s",
+        ),
+        (
+            |it| {
+                queue(it, json!({"noEndpointRequestTTL": "2h"}));
+            },
+            "stream_idle_timeout",
+            "up to 7200s (noEndpointRequestTTL) before its answer begins. \
+             Fix: stream_idle_timeout: 7260s, or a shorter noEndpointRequestTTL.",
+        ),
+        (
+            |it| {
+                queue(
+                    it,
+                    json!({"defaultRequestTTL": "20m", "noEndpointRequestTTL": "5s"}),
+                );
+                remove(manager(it), "stream_idle_timeout");
+            },
+            "stream_idle_timeout",
+            "not set, which is 300 s. Envoy ends a request that is silent for 300s, and one that \
+             waits for its turn is silent for up to 1200s (defaultRequestTTL)",
+        ),
+        (
+            |it| {
+                queue(it, json!({"defaultRequestTTL": "20m"}));
+                route(it, 1)["route"]["idle_timeout"] = json!("1200s");
+            },
+            "routes[unpicked].route.idle_timeout",
+            "Fix: idle_timeout: 3600s, or a shorter noEndpointRequestTTL.",
+        ),
+        // The other route is taken after the pick, and nothing waits there.
+        (
+            |it| {
+                queue(it, json!({}));
+                route(it, 0)["route"]["idle_timeout"] = json!("60s");
+            },
+            "routes[picked].route.idle_timeout",
+            "clients wait 600 s by default",
+        ),
+        (
+            |it| {
+                queue(it, json!({}));
+                manager(it)["stream_idle_timeout"] = json!("120s");
+            },
+            "stream_idle_timeout",
+            "clients wait 600 s by default",
+        ),
+    ]);
+    for change in [
+        (|it| queue(it, json!({"defaultRequestTTL": "59m"}))) as Change,
+        // For as long as the client waits: nothing is known to be too short.
+        |it| queue(it, json!({"defaultRequestTTL": "0s"})),
+    ] {
+        assert_eq!(found(Destination::OriginalDst, change), []);
+    }
+}
+
 #[test]
 fn what_reads_the_destination_is_checked() {
     check_warnings(&[

@@ -5,16 +5,21 @@
 
 use std::time::Duration;
 
+use picker_core::PoolConfig;
+
 use super::cluster::{destinations, protocol_option};
 use crate::config::finding::{Finding, Level};
-use crate::config::model::Model;
+use crate::config::model::{Manager, Model};
 use crate::config::place::Place;
+use crate::config::plugin::Plugin;
 use crate::config::route::Route;
 
 /// Limits on a whole answer.
 pub(super) fn routes_wait(model: &Model<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for route in model.managers.iter().flat_map(|it| it.picked_routes()) {
+    let managers = model.managers.iter();
+    let routes = managers.flat_map(|it| it.picked_routes().map(move |route| (it, route)));
+    for (manager, route) in routes {
         let timeout = route.action.field("timeout");
         let why = "Envoy ends an answer that takes longer, however well it streams";
         findings.extend(too_short(&timeout, Some(ROUTE_DEFAULT), why, "timeout: 0s"));
@@ -28,7 +33,7 @@ pub(super) fn routes_wait(model: &Model<'_>) -> Vec<Finding> {
             findings.extend(too_short(&timer, None, why, "leave it out"));
         }
         let idle = route.action.field("idle_timeout");
-        findings.extend(too_short(&idle, None, SILENCE, "idle_timeout: 3600s"));
+        findings.extend(silenced(&idle, None, Wait::on(manager, route)));
     }
     findings
 }
@@ -48,8 +53,7 @@ pub(super) fn streams_may_be_silent(model: &Model<'_>) -> Vec<Finding> {
             continue;
         }
         let idle = manager.place.field("stream_idle_timeout");
-        let fix = "stream_idle_timeout: 3600s";
-        findings.extend(too_short(&idle, Some(IDLE_DEFAULT), SILENCE, fix));
+        findings.extend(silenced(&idle, Some(IDLE_DEFAULT), Wait::in_all(manager)));
         if idle.duration() == Some(Duration::ZERO) {
             let text = "off: a request that waits in a worker whose picker traps never ends";
             findings.push(idle.find(Level::Note, text.to_owned()));
@@ -88,6 +92,65 @@ pub(super) fn clusters_wait(model: &Model<'_>) -> Vec<Finding> {
         .collect()
 }
 
+/// How long a request waits for its turn at most.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Wait {
+    longest: Duration,
+    /// The key that says so.
+    key: &'static str,
+}
+
+impl Wait {
+    /// Of the requests that match a route before the pick; `None` where none waits, or as long as
+    /// its client.
+    fn on(manager: &Manager<'_>, route: &Route<'_>) -> Option<Self> {
+        let before_pick = manager.pickers().filter(|it| {
+            let header = it.header();
+            !header.is_some_and(|header| route.needs(header))
+        });
+        let configs = before_pick.filter_map(Plugin::config);
+        Self::longest(configs.flat_map(|it| route.pools(it)))
+    }
+
+    /// Of all requests.
+    fn in_all(manager: &Manager<'_>) -> Option<Self> {
+        let configs = manager.pickers().filter_map(Plugin::config);
+        Self::longest(configs.flat_map(|it| &it.pools))
+    }
+
+    fn longest<'c>(pools: impl Iterator<Item = &'c PoolConfig>) -> Option<Self> {
+        let flows = pools.filter_map(|pool| pool.plan.flow.as_ref());
+        let ttls = flows.flat_map(|flow| {
+            [
+                (flow.request_ttl, "defaultRequestTTL"),
+                (flow.no_endpoint_ttl, "noEndpointRequestTTL"),
+            ]
+        });
+        let waits = ttls.filter_map(|(ttl, key)| {
+            let longest = Duration::from_micros(ttl?.0);
+            Some(Self { longest, key })
+        });
+        waits.max()
+    }
+}
+
+/// A timer of silence that ends before a client does, or before a request that waits had its turn
+/// and some time to be answered.
+fn silenced(timer: &Place<'_>, default: Option<Duration>, wait: Option<Wait>) -> Option<Finding> {
+    let name = timer.path.rsplit('.').next().unwrap_or_default();
+    let time = in_effect(timer, default)?;
+    let Some(Wait { longest, key }) = wait.filter(|it| time < it.longest + ANSWER_MIN) else {
+        return too_short(timer, default, SILENCE, &format!("{name}: 3600s"));
+    };
+    let enough = (longest + ANSWER_MIN).max(Duration::from_secs(3600));
+    let why = format!(
+        "Envoy ends a request that is silent for {time:?}, and one that waits for its turn is silent \
+         for up to {longest:?} ({key}) before its answer begins"
+    );
+    let fix = format!("{name}: {}s, or a shorter {key}", enough.as_secs());
+    Some(timer.warn(shown(timer, default), &why, fix))
+}
+
 /// A timer that is on and ends before a client does; `default` is what holds where nothing is set.
 fn too_short(
     timer: &Place<'_>,
@@ -95,14 +158,17 @@ fn too_short(
     why: &str,
     fix: &str,
 ) -> Option<Finding> {
-    let time = timer
-        .duration()
-        .or_else(|| default.filter(|_| !timer.is_given()))?;
-    if time.is_zero() || time >= WAIT_MIN {
-        return None;
-    }
+    in_effect(timer, default).filter(|time| *time < WAIT_MIN)?;
     let reason = format!("{why}; clients wait {} s by default", WAIT_MIN.as_secs());
     Some(timer.warn(shown(timer, default), &reason, fix))
+}
+
+/// The time of a timer that is on.
+fn in_effect(timer: &Place<'_>, default: Option<Duration>) -> Option<Duration> {
+    let time = timer
+        .duration()
+        .or_else(|| default.filter(|_| !timer.is_given()));
+    time.filter(|time| !time.is_zero())
 }
 
 fn shown(timer: &Place<'_>, default: Option<Duration>) -> String {
@@ -118,6 +184,9 @@ const SILENCE: &str = "Envoy ends a request that is silent for longer, as one is
 
 /// How long clients wait: the timeout that OpenAI's libraries come with.
 const WAIT_MIN: Duration = Duration::from_secs(600);
+
+/// How long an answer may take to begin once a request has its turn.
+const ANSWER_MIN: Duration = Duration::from_secs(60);
 
 /// How long a large prompt may take to come.
 const UPLOAD_MIN: Duration = Duration::from_secs(60);
