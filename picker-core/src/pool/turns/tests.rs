@@ -361,6 +361,7 @@ fn the_first_endpoint_of_an_empty_pool_gets_what_waits() {
         let _ = worker.waits(&request(0), 21);
         assert_eq!(worker.pool.saturation(at(22)), None);
         assert_eq!(worker.turn(22), Turn::Nobody);
+        assert_eq!(worker.start(first, &request(0), 22), Ok(None));
         endpoints(&shared, &[true]);
         assert_eq!(worker.turn(40), Turn::Mine(first));
         assert!(worker.start(first, &request(0), 40).unwrap().is_some());
@@ -792,6 +793,20 @@ fn what_cannot_be_shown_waits_all_the_same_and_is_shown_with_the_next_turn() {
 }
 
 #[test]
+fn what_is_not_shown_counts_all_the_same() {
+    let shared = LocalData::default();
+    let mut control = FlowControl::default();
+    control.capacity.requests = 1;
+    let mut worker = Worker::new(&shared, options(Some(control)), (1, 1));
+    let _ = worker.sent(&request(0), 0);
+    let outrun = Outrun(&shared, "picker/llm/queue");
+    let Worker { pool, draws, .. } = &mut worker;
+    let arrived = pool.arrive(&outrun, (&request(0), asking(1)), draws, at(1));
+    assert!(matches!(arrived, Ok(Arrived::Waits(_))), "{arrived:?}");
+    assert_eq!(worker.arrive(&request(0), 2), Err(Refusal::QueueFull));
+}
+
+#[test]
 fn a_clock_that_is_set_back_keeps_nobody_waiting_longer() {
     let shared = LocalData::default();
     let control = FlowControl {
@@ -800,7 +815,12 @@ fn a_clock_that_is_set_back_keeps_nobody_waiting_longer() {
     };
     let mut worker = Worker::new(&shared, options(Some(control)), (1, 1));
     let hour = 3_600_000;
-    let running = worker.sent(&request(0), hour);
+    endpoints(&shared, &[false]);
+    let earliest = worker.waits(&request(0), hour);
+    endpoints(&shared, &[true]);
+    assert_eq!(worker.expired(hour + 10), []);
+    let running = worker.start(earliest, &request(0), hour + 10);
+    let running = running.unwrap().unwrap();
     let first = worker.waits(&request(0), hour + 10);
     assert_eq!(worker.expired(hour + 30), []);
     let second = worker.waits(&request(0), hour + 40);
