@@ -18,6 +18,17 @@ async fn no_more_are_at_the_endpoints_than_may_until_each_stream_has_ended() -> 
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_the_pool_holds_where_the_detector_has_a_higher_one() -> Result<()> {
+    for workers in [1, 4] {
+        let held = Held::start(2).await?;
+        let mut draft = Draft::queueing(&held, workers, 1000, json!({}))?;
+        draft.pool()?["limits"]["requestsPerEndpoint"] = json!(5);
+        ten_of_a_hundred(&draft.start().await?, &held).await?;
+    }
+    Ok(())
+}
+
 /// Of a hundred streams ten run and the others wait, all the time.
 async fn ten_of_a_hundred(stack: &Stack, held: &Held) -> Result<()> {
     let asked = (0..100).map(|_| stack.ask(&[])).collect();
