@@ -172,4 +172,6 @@ const FOLDED: &str = "the text is folded; write it as a block behind |, and migr
 const STEPS_MAX: usize = 1000;
 
 #[cfg(test)]
+mod damaged;
+#[cfg(test)]
 mod tests;
