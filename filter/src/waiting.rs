@@ -4,11 +4,11 @@
 //! wakes it by its queue, and while something waits here it looks every few milliseconds by itself.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use picker_core::{
-    FailureMode, Pick, Refusal, Request, RunId, Shape, Span, Stat, Timestamp, Turn, WaitId,
+    FailureMode, Pick, Refusal, Request, RunId, Shape, SortedMap, Span, Stat, Timestamp, Turn,
+    WaitId,
 };
 
 use crate::host::{self, Host, HostError};
@@ -44,14 +44,14 @@ pub(crate) enum Settled {
 /// The requests of one pool that wait in this worker.
 #[derive(Default)]
 pub(crate) struct Waiters {
-    all: BTreeMap<WaitId, Rc<RefCell<Waiting>>>,
+    all: SortedMap<WaitId, Rc<RefCell<Waiting>>>,
     /// The number under which this worker is woken, once it listens.
     slot: Option<u8>,
     /// Queues of other workers.
-    others: BTreeMap<u8, u32>,
+    others: SortedMap<u8, u32>,
     /// Requests on their way that may be ended for others, with the numbers of their streams and
     /// the APIs they are of.
-    running: BTreeMap<RunId, (u32, Option<Shape>)>,
+    running: SortedMap<RunId, (u32, Option<Shape>)>,
 }
 
 impl Waiting {

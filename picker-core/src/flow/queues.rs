@@ -2,7 +2,6 @@
 //!
 //! The requests themselves stay with their streams; here is what orders them.
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,6 +9,7 @@ use alloc::vec::Vec;
 use super::board::Shown;
 use super::ordering::{Arrival, Ordering, Rank};
 use super::{Band, Capacity};
+use crate::sorted::SortedMap;
 use crate::{Span, Timestamp};
 
 /// A request that waits in this worker.
@@ -19,9 +19,9 @@ pub struct WaitId(u64);
 /// What waits in one worker.
 #[derive(Default)]
 pub(crate) struct Queues {
-    items: BTreeMap<WaitId, Item>,
+    items: SortedMap<WaitId, Item>,
     /// By the place of the band, then by name.
-    flows: BTreeMap<(usize, String), Queue>,
+    flows: SortedMap<(usize, String), Queue>,
     last: u64,
 }
 
@@ -36,7 +36,7 @@ struct Item {
 
 #[derive(Default)]
 struct Queue {
-    order: BTreeSet<(Rank, WaitId)>,
+    order: SortedMap<(Rank, WaitId), ()>,
     bytes: u64,
 }
 
@@ -62,12 +62,17 @@ impl Queues {
         let flow = self.flow_of(band, fairness_id);
         self.last += 1;
         let (id, rank) = (WaitId(self.last), ordering.rank(arrival));
-        let queue = self.flows.entry((band, flow.clone())).or_default();
-        queue.order.insert((rank, id));
-        queue.bytes = queue.bytes.saturating_add(bytes);
+        let key = (band, flow);
+        if self.flows.get(&key).is_none() {
+            self.flows.insert(key.clone(), Queue::default());
+        }
+        if let Some(queue) = self.flows.get_mut(&key) {
+            queue.order.insert((rank, id), ());
+            queue.bytes = queue.bytes.saturating_add(bytes);
+        }
         let item = Item {
             band,
-            flow,
+            flow: key.1,
             rank,
             bytes,
             queued_at: arrival.queued_at,
@@ -79,7 +84,7 @@ impl Queues {
     /// The name of the flow of `fairness_id` in a band; those of too many share one.
     fn flow_of(&self, band: usize, fairness_id: &str) -> String {
         let key = (band, name(fairness_id));
-        if self.flows.len() >= FLOWS_MAX && !self.flows.contains_key(&key) {
+        if self.flows.len() >= FLOWS_MAX && self.flows.get(&key).is_none() {
             return OTHER_FLOWS.to_string();
         }
         key.1
@@ -103,14 +108,14 @@ impl Queues {
 
     /// Moves all times back by `span`, which changes no order.
     pub(crate) fn set_back(&mut self, span: Span) {
-        for queue in self.flows.values_mut() {
-            queue.order.clear();
+        for (_, queue) in self.flows.iter_mut() {
+            queue.order = SortedMap::default();
         }
-        for (id, item) in &mut self.items {
+        for (id, item) in self.items.iter_mut() {
             item.rank = item.rank.before(span);
             item.queued_at = item.queued_at.before(span);
             if let Some(queue) = self.flows.get_mut(&(item.band, item.flow.clone())) {
-                queue.order.insert((item.rank, *id));
+                queue.order.insert((item.rank, *id), ());
             }
         }
     }
@@ -118,7 +123,7 @@ impl Queues {
     /// The first of the flow `id` in the band at this place.
     pub(crate) fn first(&self, band: usize, id: &str) -> Option<WaitId> {
         let queue = self.flows.get(&(band, id.to_string()))?;
-        queue.order.first().map(|(_, id)| *id)
+        queue.order.first().map(|((_, id), ())| *id)
     }
 
     /// The place of the band of a request, and its flow.
@@ -135,7 +140,7 @@ impl Queues {
     /// What others are shown of this.
     pub(crate) fn shown(&self, bands: &[Band]) -> Vec<Shown> {
         let flows = self.flows.iter().filter_map(|((band, id), queue)| {
-            let (head, first) = queue.order.first()?;
+            let ((head, first), ()) = queue.order.first()?;
             Some(Shown {
                 priority: bands.get(*band)?.priority,
                 id: id.clone(),

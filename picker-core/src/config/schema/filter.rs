@@ -116,7 +116,7 @@ fn pool() -> Value {
         "limits": closed(json!({
             "requestBodyBytes": told(size, "Larger bodies are answered with 413."),
             "requestsPerEndpoint": told(
-                json!({"type": ["integer", "null"], "minimum": 1, "maximum": u32::MAX}),
+                json!({"type": "integer", "minimum": 1, "maximum": u32::MAX}),
                 "What this Envoy has in flight at one endpoint at most.",
             ),
         })),
