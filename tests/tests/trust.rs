@@ -1,6 +1,8 @@
 //! Who says how much a request matters is who is configured to, and nobody else.
 
 use anyhow::{Context, Result, ensure};
+use picker_tests::held::Held;
+use picker_tests::queueing::{TENANT, all_served};
 use picker_tests::{CHAT, Draft, Stack, chat_body, servers, set_faults};
 use serde_json::{Value, json};
 use xtask::compose::Destination;
@@ -61,6 +63,29 @@ async fn what_clients_send_is_ignored_where_metadata_or_filter_state_count() -> 
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_names_many_tenants_has_one_turn_where_filter_state_counts() -> Result<()> {
+    let held = Held::start(1).await?;
+    let fair = json!({"priority": 0, "fairnessPolicyRef": "round-robin-fairness-policy"});
+    let mut draft = Draft::queueing(&held, 2, 1, json!({"priorityBands": [fair]}))?;
+    draft.document["trust"] = json!({"fairness": {"filterState": "tenants.user"}});
+    put_first(&mut draft, &[state_filter()])?;
+    let stack = draft.start().await?;
+    let mut asked = vec![stack.ask(&[("x-name", "first")])];
+    held.wait_for(1).await?;
+    // By the header each would be a tenant of its own, and served in this order.
+    for (place, name) in ["a1", "a2", "a3", "b1"].into_iter().enumerate() {
+        let user = name.get(..1).unwrap_or_default();
+        let headers = [("x-name", name), ("x-user", user), (TENANT, name)];
+        asked.push(stack.ask(&headers));
+        stack.wait_for_queue(0, place as u64 + 1).await?;
+    }
+    held.let_go(asked.len());
+    all_served(asked).await?;
+    assert_eq!(held.names(), ["first", "a1", "b1", "a2", "a3"]);
+    Ok(())
+}
+
 /// What another filter knows of every request.
 fn metadata_filter() -> Value {
     json!({
@@ -82,15 +107,21 @@ fn metadata_filter() -> Value {
 }
 
 fn state_filter() -> Value {
+    let value = |key: &str, text: &str| {
+        json!({
+            "object_key": key,
+            "factory_key": "envoy.string",
+            "format_string": {"text_format_source": {"inline_string": text}},
+        })
+    };
     json!({
         "name": "state",
         "typed_config": {
             "@type": "type.googleapis.com/envoy.extensions.filters.http.set_filter_state.v3.Config",
-            "on_request_headers": [{
-                "object_key": "tenants.class",
-                "factory_key": "envoy.string",
-                "format_string": {"text_format_source": {"inline_string": "batch"}},
-            }],
+            "on_request_headers": [
+                value("tenants.class", "batch"),
+                value("tenants.user", "%REQ(x-user)%"),
+            ],
         },
     })
 }
@@ -116,10 +147,7 @@ async fn full(trust: Value, filters: &[Value]) -> Result<(Stack, Connection)> {
         ],
         "flowControl": {"saturationDetector": {"pluginRef": "concurrency-detector"}},
     });
-    let manager = draft.bootstrap.manager_mut("traffic")?;
-    let http_filters = manager["http_filters"].as_array_mut();
-    let http_filters = http_filters.context("no HTTP filters")?;
-    http_filters.splice(0..0, filters.iter().cloned());
+    put_first(&mut draft, filters)?;
     let stack = draft.start().await?;
     let server = stack.servers.first().context("no server")?;
     set_faults(server, &json!({"requests": "hang"}))?;
@@ -136,6 +164,15 @@ async fn full(trust: Value, filters: &[Value]) -> Result<(Stack, Connection)> {
         .await?;
     set_faults(server, &json!({"requests": "ok"}))?;
     Ok((stack, running))
+}
+
+/// Puts filters before all others.
+fn put_first(draft: &mut Draft, filters: &[Value]) -> Result<()> {
+    let manager = draft.bootstrap.manager_mut("traffic")?;
+    let http_filters = manager["http_filters"].as_array_mut();
+    let http_filters = http_filters.context("no HTTP filters")?;
+    http_filters.splice(0..0, filters.iter().cloned());
+    Ok(())
 }
 
 async fn check(stack: &Stack, headers: &[(&str, &str)], expected: u16) -> Result<()> {
