@@ -1,10 +1,8 @@
 //! Scraping, while this root holds the lease.
 
-use std::collections::BTreeMap;
-
 use picker_core::{
-    Answer, Collector, Eagerness, Lease, PERIOD_MAX, PoolScrape, Scrape, ScrapeOutcome, Span, Stat,
-    Timestamp, lease_length,
+    Answer, Collector, Eagerness, Lease, PERIOD_MAX, PoolScrape, Scrape, ScrapeOutcome, SortedMap,
+    Span, Stat, Timestamp, lease_length,
 };
 
 use crate::host::{self, Buffer, Headers, Host};
@@ -15,8 +13,8 @@ pub(crate) struct Collecting {
     lease: Lease,
     collector: Collector,
     /// Each scrape on its way and its pool, by the number of its call.
-    calls: BTreeMap<u32, (String, Scrape)>,
-    stats: BTreeMap<String, Stats>,
+    calls: SortedMap<u32, (String, Scrape)>,
+    stats: Vec<(String, Stats)>,
     logged_at: Option<Timestamp>,
 }
 
@@ -25,8 +23,8 @@ impl Collecting {
         Self {
             lease: Lease::new(host::random(), lease_length(PERIOD_MAX)),
             collector: Collector::default(),
-            calls: BTreeMap::new(),
-            stats: BTreeMap::new(),
+            calls: SortedMap::default(),
+            stats: Vec::new(),
             logged_at: None,
         }
     }
@@ -34,7 +32,7 @@ impl Collecting {
     /// Holds or takes the lease where due, and scrapes while this root has it.
     /// Gives the time to the next tick.
     pub(crate) fn tick(&mut self, eagerness: Eagerness, now: Timestamp) -> Span {
-        self.stats.values_mut().for_each(Stats::tell);
+        self.stats.iter_mut().for_each(|(_, it)| it.tell());
         let held = self.lease.is_held();
         if !self.lease.try_hold(&Host, eagerness, now) {
             if held {
@@ -97,10 +95,14 @@ impl Collecting {
         let outcome = self
             .collector
             .handle_answer(&Host, (pool, *scrape), answer, now);
-        let stats = self
-            .stats
-            .entry(pool.clone())
-            .or_insert_with(|| Stats::new(pool));
+        let known = self.stats.iter().position(|(it, _)| it == pool);
+        let place = known.unwrap_or(self.stats.len());
+        if known.is_none() {
+            self.stats.push((pool.clone(), Stats::new(pool)));
+        }
+        let Some((_, stats)) = self.stats.get_mut(place) else {
+            return;
+        };
         match outcome {
             ScrapeOutcome::Unlisted => {}
             ScrapeOutcome::Read(_) => stats.add(Stat::Scrapes, 1),

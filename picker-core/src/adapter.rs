@@ -3,7 +3,6 @@
 //! An engine's page names only adapters with live requests, so an idle one that is still loaded is
 //! known by memory, and one that is new before any page can name it.
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::mem;
 
@@ -13,6 +12,7 @@ use crate::bytes::{Reader, Writer};
 use crate::request::Request;
 use crate::snapshot::EndpointState;
 use crate::sort::sort;
+use crate::sorted::SortedMap;
 use crate::twin::Twins;
 use crate::{EndpointId, Timestamp};
 
@@ -28,11 +28,11 @@ pub(crate) struct Adapters {
 #[derive(Default)]
 pub(crate) struct ListedAdapters {
     /// Of each endpoint that serves adapters.
-    listed: BTreeMap<EndpointId, Listed>,
+    listed: SortedMap<EndpointId, Listed>,
     /// All that a page has ever named.
-    known: BTreeSet<u64>,
+    known: SortedMap<u64, ()>,
     /// How often a page was read that did not name it while a request for it was there.
-    missed: BTreeMap<u64, u32>,
+    missed: SortedMap<u64, u32>,
 }
 
 /// What a page names.
@@ -46,8 +46,8 @@ impl ListedAdapters {
     /// Takes in what the pages of `endpoints` name; `twins` have what was sent there.
     pub(crate) fn follow(&mut self, endpoints: &[EndpointState], twins: &Twins) {
         if self.known.len() + self.missed.len() > KNOWN_MAX {
-            self.known.clear();
-            self.missed.clear();
+            self.known = SortedMap::default();
+            self.missed = SortedMap::default();
         }
         let before = mem::take(&mut self.listed);
         for endpoint in endpoints {
@@ -73,12 +73,13 @@ impl ListedAdapters {
     fn learn(&mut self, listed: &[u64], sent: Option<&Adapters>) {
         for adapter in listed {
             self.missed.remove(adapter);
-            self.known.insert(*adapter);
+            self.known.insert(*adapter, ());
         }
         let sent = sent.map_or(&[][..], |sent| &sent.loaded);
         for (name, _) in sent.iter().filter(|(_, requests)| *requests > 0) {
-            if !self.known.contains(name) {
-                *self.missed.entry(*name).or_default() += 1;
+            if self.known.get(name).is_none() {
+                let missed = self.missed.get(name).copied().unwrap_or_default();
+                self.missed.insert(*name, missed + 1);
             }
         }
     }

@@ -1,6 +1,5 @@
 //! The pools.
 
-use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,6 +16,7 @@ use super::{
 };
 use crate::endpoint::Address;
 use crate::engine::EngineKind;
+use crate::sorted::SortedMap;
 use crate::sources::Engines;
 
 /// The pools, each with a name of its own and requests of its own.
@@ -147,7 +147,7 @@ fn engine_of(node: &Node<'_>, engines: &Engines) -> Option<EngineKind> {
 
 fn endpoints(list: &Node<'_>, engine: EngineKind, engines: &Engines) -> Vec<EndpointConfig> {
     let nodes = list.filled_list(ENDPOINTS_MAX, Wanted::Endpoints);
-    let mut places: BTreeMap<Address, String> = BTreeMap::new();
+    let mut places: SortedMap<Address, String> = SortedMap::default();
     let mut endpoints = Vec::with_capacity(nodes.len());
     for node in nodes {
         let Some(endpoint) = node.object(|it| endpoint(it, engine, engines)).flatten() else {
@@ -159,7 +159,7 @@ fn endpoints(list: &Node<'_>, engine: EngineKind, engines: &Engines) -> Vec<Endp
                 value: endpoint.address.to_string(),
                 first: first.clone(),
             }),
-            None => _ = places.insert(endpoint.address, node.path().to_string()),
+            None => places.insert(endpoint.address, node.path().to_string()),
         }
         endpoints.push(endpoint);
     }
