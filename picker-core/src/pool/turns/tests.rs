@@ -798,12 +798,15 @@ fn what_is_not_shown_counts_all_the_same() {
     let mut control = FlowControl::default();
     control.capacity.requests = 1;
     let mut worker = Worker::new(&shared, options(Some(control)), (1, 1));
-    let _ = worker.sent(&request(0), 0);
+    let running = worker.sent(&request(0), 0);
     let outrun = Outrun(&shared, "picker/llm/queue");
     let Worker { pool, draws, .. } = &mut worker;
     let arrived = pool.arrive(&outrun, (&request(0), asking(1)), draws, at(1));
     assert!(matches!(arrived, Ok(Arrived::Waits(_))), "{arrived:?}");
-    assert_eq!(worker.arrive(&request(0), 2), Err(Refusal::QueueFull));
+    let full = Err(Refusal::QueueFull);
+    assert_eq!(worker.arrive(&request(0), 2), full);
+    worker.end(running, Answered::default(), 3);
+    assert_eq!(worker.arrive(&request(0), 3), full, "nobody overtakes it");
 }
 
 #[test]
