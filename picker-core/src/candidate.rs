@@ -6,6 +6,7 @@ use crate::adapter::AdapterFit;
 use crate::latency::Prediction;
 use crate::ledger::Load;
 use crate::request::Request;
+use crate::role::{DECODES, PREFILLS, ROLE_LABEL};
 use crate::session::Affinity;
 use crate::snapshot::EndpointState;
 use crate::sources::{GPU_ATTRIBUTE, GPU_EXTRACTOR, METRICS_EXTRACTOR};
@@ -103,6 +104,18 @@ impl<'a> Candidate<'a> {
     pub fn label(&self, name: &str) -> Option<&'a str> {
         let label = self.labels.iter().find(|(it, _)| it == name);
         label.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it is one of those that compute prompts for others.
+    pub fn prefills(&self) -> bool {
+        let role = self.label(ROLE_LABEL);
+        role.is_some_and(|it| PREFILLS.contains(&it))
+    }
+
+    /// Whether it decodes, as those without a role do.
+    pub fn decodes(&self) -> bool {
+        let role = self.label(ROLE_LABEL);
+        role.is_none_or(|it| DECODES.contains(&it))
     }
 
     /// A number of this name that `producer`, a type of plugins, made of what its pages say; `None`

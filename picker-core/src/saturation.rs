@@ -2,7 +2,6 @@
 
 use crate::candidate::{Candidate, Context};
 use crate::measure::Measure;
-use crate::role::{DECODES, PREFILLS, ROLE_LABEL};
 
 /// A saturation detector, named as in the configuration.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -74,12 +73,11 @@ impl Detector {
         let (mut all, mut prefill, mut decode) = (Mean::NONE, Mean::NONE, Mean::NONE);
         for candidate in candidates {
             let fullness = self.known(cx, candidate);
-            let role = candidate.label(ROLE_LABEL);
             all.add(fullness);
-            if role.is_some_and(|it| PREFILLS.contains(&it)) {
+            if candidate.prefills() {
                 prefill.add(fullness);
             }
-            if role.is_none_or(|it| DECODES.contains(&it)) {
+            if candidate.decodes() {
                 decode.add(fullness);
             }
         }
@@ -215,6 +213,7 @@ const BILLION: f64 = 1e9;
 mod tests {
     use super::*;
     use crate::ledger::Load;
+    use crate::role::ROLE_LABEL;
     use crate::snapshot::EndpointState;
     use crate::{EndpointId, Request};
     use alloc::string::String;

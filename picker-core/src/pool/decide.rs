@@ -74,8 +74,7 @@ impl Pool {
             return Err(Refusal::NotAdmitted);
         }
         let plan = &self.options.plan;
-        let outcome = plan.handler.run(plan, &cx, draws);
-        let outcome = outcome.map_err(|it| if_full(it, cx.candidates))?;
+        let outcome = plan.handler.run(plan, &cx, draws)?;
         let id_at = |place: usize| cx.candidates.get(place).map(|it| it.endpoint.id);
         let places = outcome.ranked.considered.iter();
         let holds = |place: &usize| {
@@ -268,17 +267,6 @@ fn with<'a>(
         prediction: prediction.as_ref(),
         ..*candidate
     })
-}
-
-/// The refusal of a request for which the filters left nobody, where that can be because endpoints
-/// have as much as they may have.
-fn if_full(refusal: Refusal, candidates: &[Candidate<'_>]) -> Refusal {
-    let is_filtered = matches!(refusal, Refusal::Filtered | Refusal::NoDecode);
-    if is_filtered && candidates.iter().any(|it| it.is_full) {
-        Refusal::Saturated
-    } else {
-        refusal
-    }
 }
 
 /// Bytes of all prompts.

@@ -292,11 +292,19 @@ impl Pool {
         let ready = cx.candidates.iter().filter(|it| it.is_ready());
         ready.clone().next()?;
         let do_all_fail = !ready.clone().any(|it| it.may_serve);
-        let mut able = ready.filter(|it| do_all_fail || it.may_serve);
+        let able = ready.filter(|it| do_all_fail || it.may_serve);
         let saturation = self.options.plan.detector.saturation(cx, able.clone());
-        let cap = self.options.requests_per_endpoint;
-        let is_full = |it: &Candidate<'_>| cap.is_some_and(|cap| it.load.requests >= cap);
-        Some(if able.all(is_full) {
+        let Some(cap) = self.options.requests_per_endpoint else {
+            return Some(saturation);
+        };
+        // A stage of which every endpoint has as much as it may have is full.
+        let is_full = |of: fn(&Candidate<'_>) -> bool| {
+            let mut stage = able.clone().filter(|it| of(it)).peekable();
+            stage.peek().is_some() && stage.all(|it| it.load.requests >= cap)
+        };
+        let is_some_full =
+            is_full(|it| it.prefills()) || is_full(|it| it.decodes()) || is_full(|_| true);
+        Some(if is_some_full {
             saturation.max(1.0)
         } else {
             saturation

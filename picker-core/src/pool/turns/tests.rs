@@ -5,6 +5,7 @@ use crate::flow::{Band, Capacity, LeastAttained, UsageLimit};
 use crate::plan::Plan;
 use crate::pool::PoolOptions;
 use crate::request::Prompt;
+use crate::role::ROLE_LABEL;
 use crate::saturation::{Concurrency, Detector};
 use crate::shape::Shape;
 use crate::shared::{LocalData, Version};
@@ -453,6 +454,58 @@ fn with_flow_control_nobody_gets_more_than_an_endpoint_may_have() {
     assert_eq!(started.endpoint, freed);
 }
 
+/// Two endpoints, each with room for one, the first of them with this label.
+fn one_each(label: (&str, &str)) -> PoolOptions {
+    let mut options = PoolOptions {
+        requests_per_endpoint: Some(1),
+        labels: vec![(addresses(1)[0], vec![(label.0.into(), label.1.into())])],
+        ..flow()
+    };
+    options.plan.detector = Detector::default();
+    options
+}
+
+/// The filter that wants this label.
+fn only(label: &str, value: &str) -> Filter {
+    let requirement = Requirement {
+        label: label.into(),
+        values: vec![value.into()],
+        is_negated: false,
+        fits_without: false,
+    };
+    Filter::Labels(LabelSelector {
+        requirements: vec![requirement],
+    })
+}
+
+#[test]
+fn a_stage_that_is_full_is_waited_for() {
+    let shared = LocalData::default();
+    let mut options = one_each((ROLE_LABEL, "prefill"));
+    options
+        .labels
+        .push((addresses(2)[1], vec![(ROLE_LABEL.into(), "decode".into())]));
+    options.plan.profiles[0].filters = vec![only(ROLE_LABEL, "decode")];
+    let mut worker = Worker::new(&shared, options, (2, 1));
+    let first = worker.sent(&request(0), 0);
+    let id = worker.waits(&request(0), 1);
+    assert_eq!(worker.turn(1), Turn::Nobody, "the other stage is no help");
+    worker.end(first, Answered::default(), 2);
+    assert_eq!(worker.turn(2), Turn::Mine(id));
+    assert!(worker.start(id, &request(0), 2).unwrap().is_some());
+}
+
+#[test]
+fn who_can_only_go_where_it_is_full_keeps_nobody_else_waiting() {
+    let shared = LocalData::default();
+    let mut options = one_each(("gpu", "h100"));
+    options.plan.profiles[0].filters = vec![only("gpu", "h100")];
+    let mut worker = Worker::new(&shared, options, (2, 1));
+    let _running = worker.sent(&request(0), 0);
+    assert_eq!(worker.arrive(&request(0), 1), Err(Refusal::Filtered));
+    assert_eq!(worker.waiting(1), [(0, 0)]);
+}
+
 #[test]
 fn endpoints_that_get_nothing_make_no_room() {
     let control = bands(&[0]);
@@ -489,17 +542,9 @@ fn endpoints_that_get_nothing_make_no_room() {
 fn a_request_that_is_refused_at_its_turn_waits_no_more() {
     let shared = LocalData::default();
     let mut options = flow();
-    let requirement = Requirement {
-        label: "zone".into(),
-        values: vec!["here".into()],
-        is_negated: false,
-        fits_without: false,
-    };
     let mut worker = Worker::new(&shared, flow(), (1, 1));
     let running = worker.sent(&request(0), 0);
-    options.plan.profiles[0].filters = vec![Filter::Labels(LabelSelector {
-        requirements: vec![requirement],
-    })];
+    options.plan.profiles[0].filters = vec![only("zone", "here")];
     let mut picky = Worker::new(&shared, options, (1, 2));
     let id = picky.waits(&request(0), 1);
     worker.end(running, Answered::default(), 2);
