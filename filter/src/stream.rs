@@ -275,24 +275,26 @@ impl Stream {
         worker.hold(&waiting);
         worker.run_turns(index, Some(self.context), now);
         drop(worker);
-        self.settle();
-        match &self.phase {
-            Phase::Sent(_) => Action::Continue,
-            _ => Action::Pause,
-        }
+        self.settle().unwrap_or(Action::Pause)
     }
 
-    /// Takes note of what became of a request that has waited.
-    fn settle(&mut self) {
+    /// Takes note of what became of a request that has waited: what its stream does; `None` when it
+    /// goes on waiting, or does not wait.
+    fn settle(&mut self) -> Option<Action> {
         let Phase::Waiting(waiting) = &self.phase else {
-            return;
+            return None;
         };
-        let settled = waiting.borrow_mut().settled();
-        match settled {
-            None => {}
-            Some(Settled::Sent(sent)) => self.phase = Phase::Sent(sent),
-            Some(Settled::Passed | Settled::Refused) => self.phase = Phase::Passing,
-        }
+        let settled = waiting.borrow_mut().settled()?;
+        let is_refused = matches!(settled, Settled::Refused);
+        self.phase = match settled {
+            Settled::Sent(sent) => Phase::Sent(sent),
+            Settled::Passed | Settled::Refused => Phase::Passing,
+        };
+        Some(if is_refused {
+            Action::Pause
+        } else {
+            Action::Continue
+        })
     }
 
     fn refuse(&mut self, index: usize, refusal: Refusal, shape: Option<Shape>) -> Action {
