@@ -343,17 +343,29 @@ impl Worker {
 
     /// The client of a request that waits has left.
     pub(crate) fn leave(&mut self, waiting: &Waiting, now: Timestamp) {
-        if let Some(pool) = self.pools.get_mut(waiting.pool) {
-            pool.waiters.all.remove(&waiting.id);
-            pool.pool.leave(&Host, waiting.id, now);
-            self.show_waiting(waiting.pool, now);
-        }
+        let Some(pool) = self.pools.get_mut(waiting.pool) else {
+            return;
+        };
+        pool.waiters.all.remove(&waiting.id);
+        pool.pool.leave(&Host, waiting.id, now);
+        pool.stats.add(Stat::Refusals(LEFT), 1);
+        let queued = now.since(waiting.since).as_millis();
+        let said = format!(
+            "pool={} refused={LEFT} queued_ms={queued}",
+            pool.pool.name()
+        );
+        // Like the account of an answer.
+        let _ = host::set_filter_state("picker", &said);
+        self.show_waiting(waiting.pool, now);
     }
 }
 
 fn queue_name(pool: &str, slot: u8) -> String {
     format!("picker/{pool}/wake/{slot}")
 }
+
+/// The reason of a request whose client has left, for the access log alone; the reference picker's.
+const LEFT: &str = "rejected-context-cancelled";
 
 /// Hashes of a request that are kept while it waits. The body of a longer one, which stays with
 /// Envoy, is read again.

@@ -124,11 +124,13 @@ impl Worker {
             return;
         };
         for (priority, waiting) in pool.pool.waiting_by_band(now) {
+            let oldest = waiting.since.map_or(Span(0), |it| now.since(it));
             for (queued, number) in [
                 (Queued::Size, waiting.requests),
                 (Queued::OldSize, waiting.requests),
                 (Queued::Bytes, waiting.bytes),
                 (Queued::OldBytes, waiting.bytes),
+                (Queued::Oldest, oldest.as_millis()),
             ] {
                 pool.stats.set(Stat::Queue(queued, priority), number);
             }

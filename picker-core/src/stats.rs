@@ -81,6 +81,9 @@ pub enum Queued {
     Bytes,
     /// Bytes of their bodies, by the old name.
     OldBytes,
+    /// How long the first of those has waited that are first in their flows, in milliseconds: what
+    /// shows that a band starves. It has no name in the reference picker.
+    Oldest,
 }
 
 impl Stat {
@@ -89,6 +92,9 @@ impl Stat {
         let (name, label) = match self {
             Self::Queue(queued, priority) => {
                 let (prefix, name) = match queued {
+                    Queued::Oldest => {
+                        return format!("picker_queue_oldest_ms;pool={pool};priority={priority}");
+                    }
                     Queued::Size => (REFERENCE, "queue_size"),
                     Queued::OldSize => (OLD_REFERENCE, "queue_size"),
                     Queued::Bytes => (REFERENCE, "queue_bytes"),
