@@ -62,7 +62,7 @@ impl Worker {
         }
         Self {
             asked,
-            queues: config.pools.iter().any(|it| it.plan.flow.is_some()),
+            queues: config.pools.iter().any(|it| it.plan.holds_requests()),
             is_fast: false,
             config,
             pools,

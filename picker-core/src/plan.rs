@@ -94,6 +94,11 @@ impl Plan {
         }
     }
 
+    /// Whether requests may have to wait.
+    pub fn holds_requests(&self) -> bool {
+        self.flow.is_some() || self.producers.burst.is_some()
+    }
+
     /// Whether it asks for the order in which endpoints got requests of which nobody held anything.
     pub(crate) fn needs_cold_order(&self) -> bool {
         let mut scorers = self.profiles.iter().flat_map(|it| &it.scorers);

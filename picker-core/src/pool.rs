@@ -1,6 +1,7 @@
 //! One pool as one worker sees it: what is known of its endpoints, and the decision.
 
 mod answering;
+mod bursts;
 mod decide;
 mod end;
 mod evictions;
@@ -15,11 +16,12 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use self::decide::{Decision, Gate};
+use self::decide::{Decision, Gate, Known};
 pub use self::evictions::RunId;
 use self::latencies::Latencies;
 pub use self::turns::{Arrived, Asking, Turn};
 use crate::adapter::ListedAdapters;
+use crate::burst::Batch;
 use crate::config::PoolConfig;
 use crate::drain::DrainRate;
 use crate::draw::Draws;
@@ -91,6 +93,7 @@ pub struct Pool {
     adapters: ListedAdapters,
     tally: Tally,
     desk: Desk,
+    batch: Batch,
     means: Means,
     served: Served,
     pace: Pace,
@@ -115,6 +118,7 @@ impl Pool {
             adapters: ListedAdapters::default(),
             tally: Tally::new(name, owner),
             desk: Desk::new(name, owner),
+            batch: Batch::default(),
             means: Means::default(),
             served: Served::default(),
             pace: Pace::default(),
@@ -152,8 +156,21 @@ impl Pool {
         now: Timestamp,
     ) -> Result<Pick, Refusal> {
         self.catch_up(shared, now);
-        let mut known = self.known(request);
-        known.gate = gate;
+        let known = Known {
+            gate,
+            ..self.known(request)
+        };
+        self.pick_known(shared, known, draws, now)
+    }
+
+    fn pick_known(
+        &mut self,
+        shared: &impl SharedData,
+        mut known: Known<'_>,
+        draws: &mut Draws,
+        now: Timestamp,
+    ) -> Result<Pick, Refusal> {
+        let (request, gate) = (known.request, known.gate);
         if request.priority < 0 {
             known.luck = draws.unit();
         }

@@ -1,5 +1,6 @@
 //! What plugins want to be known of requests and endpoints, for other plugins to read.
 
+use crate::burst::Burst;
 use crate::twin::Held;
 
 /// What plugins of a plan want to be known.
@@ -12,6 +13,8 @@ pub struct Producers {
     /// `mm-embeddings-cache-producer`: of how many pictures, films and sounds an endpoint keeps the
     /// embeddings; 0 where nobody asks.
     pub media_max: usize,
+    /// `burst-prefix-cache-producer`: how requests are held to be placed together.
+    pub burst: Option<Burst>,
 }
 
 /// How the twins of prefix caches are kept.
@@ -58,6 +61,7 @@ impl Producers {
             } else {
                 other.media_max
             },
+            burst: self.burst.or(other.burst),
         }
     }
 

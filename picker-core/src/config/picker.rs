@@ -75,6 +75,10 @@ pub(super) fn document(document: &mut Object<'_>, priorities: &[i32]) -> Plan {
         document.fail_at("dataLayer.sources", cause);
         DataSources::default()
     });
+    let producers = plugins.producers();
+    if is_on && producers.burst.is_some() {
+        document.fail_at("featureGates", both_hold());
+    }
     let mut headers = plugins.headers();
     let control = parts.flow.control.take();
     if control.as_ref().is_some_and(goes_by_wishes) {
@@ -89,7 +93,7 @@ pub(super) fn document(document: &mut Object<'_>, priorities: &[i32]) -> Plan {
         headers,
         identities,
         admitters: plugins.admitters(),
-        producers: plugins.producers(),
+        producers,
         foretelling: plugins.foretelling(),
         reports: plugins.reports(),
         detector: parts.flow.detector,
@@ -98,6 +102,13 @@ pub(super) fn document(document: &mut Object<'_>, priorities: &[i32]) -> Plan {
         document: effective(&gates, &plugins, &profiles.document, parts),
         profiles: profiles.profiles,
     }
+}
+
+fn both_hold() -> Cause {
+    Cause::told(
+        alloc::format!("the gate '{GATE}' and burst-prefix-cache-producer both hold requests"),
+        "keep one of them".into(),
+    )
 }
 
 /// Whether the time to the first token that a request asks for decides when it has its turn.

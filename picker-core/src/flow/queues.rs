@@ -14,7 +14,7 @@ use crate::{Span, Timestamp};
 
 /// A request that waits in this worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct WaitId(u64);
+pub struct WaitId(pub(crate) u64);
 
 /// What waits in one worker.
 #[derive(Default)]
@@ -60,8 +60,7 @@ impl Queues {
         arrival: &Arrival,
     ) -> WaitId {
         let flow = self.flow_of(band, fairness_id);
-        self.last += 1;
-        let (id, rank) = (WaitId(self.last), ordering.rank(arrival));
+        let (id, rank) = (self.issue(), ordering.rank(arrival));
         let key = (band, flow);
         if self.flows.get(&key).is_none() {
             self.flows.insert(key.clone(), Queue::default());
@@ -79,6 +78,12 @@ impl Queues {
         };
         self.items.insert(id, item);
         id
+    }
+
+    /// A number that no request has had here.
+    pub(crate) fn issue(&mut self) -> WaitId {
+        self.last += 1;
+        WaitId(self.last)
     }
 
     /// The name of the flow of `fairness_id` in a band; those of too many share one.

@@ -30,6 +30,8 @@ pub(super) struct Known<'r> {
     pub(super) pins: Vec<Pin>,
     /// What it has to pass, where it would wait otherwise.
     pub(super) gate: Option<Gate>,
+    /// The endpoint that is to be taken for the one that holds its prompts.
+    pub(super) home: Option<EndpointId>,
 }
 
 /// Whether the endpoints are too full for a band.
@@ -74,7 +76,13 @@ impl Pool {
             return Err(Refusal::NotAdmitted);
         }
         let plan = &self.options.plan;
-        let outcome = plan.handler.run(plan, &cx, draws)?;
+        let mut seen = cx;
+        let at_home: Vec<Candidate<'_>>;
+        if let Some(home) = known.home {
+            at_home = held_at(home, &cx);
+            seen.candidates = &at_home;
+        }
+        let outcome = plan.handler.run(plan, &seen, draws)?;
         let id_at = |place: usize| cx.candidates.get(place).map(|it| it.endpoint.id);
         let places = outcome.ranked.considered.iter();
         let holds = |place: &usize| {
@@ -133,6 +141,7 @@ impl Pool {
             luck: 1.0,
             pins: Vec::new(),
             gate: None,
+            home: None,
         }
     }
 
@@ -267,6 +276,16 @@ fn with<'a>(
         prediction: prediction.as_ref(),
         ..*candidate
     })
+}
+
+/// The candidates of `cx` as if `home` held all of the request and the others nothing.
+fn held_at<'a>(home: EndpointId, cx: &Context<'a>) -> Vec<Candidate<'a>> {
+    let mut candidates = cx.candidates.to_vec();
+    for it in &mut candidates {
+        it.held.matched = if it.endpoint.id == home { cx.blocks } else { 0 };
+        it.held.pinned = it.held.pinned.min(it.held.matched);
+    }
+    candidates
 }
 
 /// Bytes of all prompts.

@@ -54,8 +54,8 @@ pub enum Turn {
 impl Pool {
     /// Chooses an endpoint for a request that has just come, or lets it wait.
     ///
-    /// Without flow control this is [`pick`](Self::pick). Requests of no API that is known, like
-    /// those for the list of models, do not wait.
+    /// With neither flow control nor bursts this is [`pick`](Self::pick). Requests of no API that
+    /// is known, like those for the list of models, do not wait.
     pub fn arrive(
         &mut self,
         shared: &impl SharedData,
@@ -63,6 +63,9 @@ impl Pool {
         draws: &mut Draws,
         now: Timestamp,
     ) -> Result<Arrived, Refusal> {
+        if let Some(id) = self.gather(shared, request, now) {
+            return Ok(Arrived::Waits(id));
+        }
         let Some(flow) = &self.options.plan.flow else {
             return self.pick(shared, request, draws, now).map(Arrived::Sent);
         };
@@ -132,7 +135,8 @@ impl Pool {
     /// milliseconds while something waits here; and again after each request that was started.
     pub fn turn(&mut self, shared: &impl SharedData, now: Timestamp) -> Turn {
         let Some(flow) = &self.options.plan.flow else {
-            return Turn::Nobody;
+            let next = self.next_gathered(shared, now);
+            return next.map_or(Turn::Nobody, Turn::Mine);
         };
         self.desk.tick(shared, flow, now);
         self.desk.read(shared);
@@ -186,6 +190,10 @@ impl Pool {
         draws: &mut Draws,
         now: Timestamp,
     ) -> Result<Option<Pick>, Refusal> {
+        if let Some(gathered) = self.batch.remove(id) {
+            let picked = self.pick_gathered(shared, (&gathered, request), draws, now);
+            return picked.map(Some);
+        }
         let Some((band, _)) = self.desk.queues.of(id) else {
             return Err(Refusal::ShuttingDown);
         };
@@ -212,6 +220,7 @@ impl Pool {
 
     /// The client of a request that waits has left.
     pub fn leave(&mut self, shared: &impl SharedData, id: WaitId, now: Timestamp) {
+        self.batch.remove(id);
         if let Some(flow) = &self.options.plan.flow {
             self.desk.remove(shared, flow, &[id], now);
         }
@@ -247,17 +256,18 @@ impl Pool {
 
     /// Ends the waiting of all requests, as when the configuration goes.
     pub fn close(&mut self, shared: &impl SharedData, now: Timestamp) -> Vec<(WaitId, Refusal)> {
-        let ids: Vec<WaitId> = self.desk.queues.by_age().map(|(id, _)| id).collect();
+        let mut ids: Vec<WaitId> = self.desk.queues.by_age().map(|(id, _)| id).collect();
         if let Some(flow) = &self.options.plan.flow {
             self.desk.remove(shared, flow, &ids, now);
         }
+        ids.extend(self.batch.drain());
         let of = |id| (id, Refusal::ShuttingDown);
         ids.into_iter().map(of).collect()
     }
 
     /// How many requests wait in this worker.
     pub fn waiting(&self) -> usize {
-        self.desk.queues.len()
+        self.desk.queues.len() + self.batch.len()
     }
 
     /// What waits in all workers, by the priorities of the bands; empty without flow control.

@@ -19,11 +19,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
          least-cost-scorer, which learn from the engines' answers",
     ),
     (
-        "burst-prefix-cache-producer",
-        "requests are not held here: where a prompt goes is known to all workers before the next is \
-         decided; use approx-prefix-cache-producer",
-    ),
-    (
         "vllmgrpc-parser",
         "gRPC bodies are not read; leave it out, and such requests are routed by load",
     ),

@@ -1,16 +1,24 @@
 //! Plugins that keep what others read.
 
 use super::super::table::{Kind, Parameter, Unfit, Values};
-use super::{Note, Noted, Part, PluginType, Roles};
+use super::{Note, Noted, Part, PluginType, Roles, Stability};
 use crate::admitter::{Admitter, Fullness};
 use crate::block::PROMPT_BLOCKS_MAX;
+use crate::burst::Burst;
 use crate::producers::{OutputEstimate, PrefixCache, Producers};
+use crate::time::Span;
 
 pub(super) const TYPES: &[PluginType] = &[
     PluginType {
         parameters: PREFIX_CACHE,
         make: prefix_cache,
         ..PluginType::named("approx-prefix-cache-producer")
+    },
+    PluginType {
+        stability: Stability::Alpha,
+        parameters: BURST,
+        make: |values| Ok(keeps(burst(values))),
+        ..PluginType::named("burst-prefix-cache-producer")
     },
     PluginType {
         parameters: LOAD,
@@ -70,6 +78,38 @@ const PREFIX_CACHE: &[Parameter] = &[
     },
 ];
 
+const BURST: &[Parameter] = &[
+    Parameter {
+        key: "windowDurationMs",
+        kind: Kind::Integer(1, 10_000, Some(100)),
+    },
+    // Less than 1 is no limit, here and of the batch.
+    Parameter {
+        key: "maxPerReplica",
+        kind: Kind::Integer(-COUNT_MAX, COUNT_MAX, Some(-1)),
+    },
+    Parameter {
+        key: "blockSizeTokens",
+        kind: Kind::Integer(1, COUNT_MAX, Some(HASH_BLOCK_TOKENS)),
+    },
+    Parameter {
+        key: "maxPrefixTokensToMatch",
+        kind: Kind::Integer(0, COUNT_MAX, Some(0)),
+    },
+    Parameter {
+        key: "minColocateBlocks",
+        kind: Kind::Integer(0, COUNT_MAX, Some(0)),
+    },
+    Parameter {
+        key: "maxBatchSize",
+        kind: Kind::Integer(-COUNT_MAX, COUNT_MAX, Some(1000)),
+    },
+    Parameter {
+        key: "balanceBy",
+        kind: Kind::Choice(&["requests", "tokens"], Some("requests")),
+    },
+];
+
 const LOAD: &[Parameter] = &[
     Parameter {
         key: "addEstimatedOutputTokens",
@@ -93,6 +133,31 @@ const LOAD: &[Parameter] = &[
         kind: Kind::Unused,
     },
 ];
+
+fn burst(values: Values<'_>) -> Producers {
+    let count = |key| usize::try_from(values.integer(key)).unwrap_or_default();
+    let limit = |key, most| Some(count(key)).filter(|it| *it > 0).unwrap_or(most);
+    // Hash blocks are 64 tokens, as of text; larger ones are several of them.
+    let block = (count("blockSizeTokens") / HASH_BLOCK_TOKENS as usize).max(1);
+    let of_tokens = count("maxPrefixTokensToMatch") / HASH_BLOCK_TOKENS as usize;
+    let blocks_max = match count("maxPrefixTokensToMatch") {
+        0 => BURST_BLOCKS.saturating_mul(block),
+        _ => of_tokens,
+    };
+    let burst = Burst {
+        window: Span::from_millis(values.integer("windowDurationMs").unsigned_abs()),
+        requests_max: limit("maxBatchSize", BATCH_MAX).min(BATCH_MAX),
+        per_endpoint_max: limit("maxPerReplica", usize::MAX),
+        block,
+        blocks_max: blocks_max.min(PROMPT_BLOCKS_MAX),
+        lead: count("minColocateBlocks").saturating_mul(block),
+        by_bytes: values.text("balanceBy") == "tokens",
+    };
+    Producers {
+        burst: Some(burst),
+        ..Producers::default()
+    }
+}
 
 fn load(values: Values<'_>) -> Producers {
     let tokens_max = values.integer("maxEstimatedOutputTokens");
@@ -243,6 +308,12 @@ const LRU_BLOCKS: i64 = 31_250;
 
 /// Tokens in a hash block.
 const HASH_BLOCK_TOKENS: i64 = 64;
+
+/// Leading blocks of a prompt by which a burst is grouped, unless something else is said.
+const BURST_BLOCKS: usize = 2048;
+
+/// Requests that a worker holds for one burst at most: more than it can send in a tenth of a second.
+const BATCH_MAX: usize = 4096;
 
 /// Megabytes of the embeddings of one medium, as the reference picker takes it.
 const MEDIUM_MB: i64 = 2;

@@ -180,3 +180,104 @@ fn tokens_are_estimated_and_no_server_is_asked() {
         );
     }
 }
+
+#[test]
+fn a_burst_is_held_and_compared_as_its_parameters_say() {
+    let default = Burst {
+        window: Span::from_millis(100),
+        requests_max: 1000,
+        per_endpoint_max: usize::MAX,
+        block: 1,
+        blocks_max: 2048,
+        lead: 0,
+        by_bytes: false,
+    };
+    for (parameters, expected) in [
+        (json!({}), default),
+        (
+            json!({
+                "windowDurationMs": 10_000, "maxPerReplica": 4, "blockSizeTokens": 64,
+                "maxPrefixTokensToMatch": 6400, "minColocateBlocks": 3, "maxBatchSize": 50,
+                "balanceBy": "tokens",
+            }),
+            Burst {
+                window: Span::from_millis(10_000),
+                requests_max: 50,
+                per_endpoint_max: 4,
+                blocks_max: 100,
+                lead: 3,
+                by_bytes: true,
+                ..default
+            },
+        ),
+        (
+            json!({"maxPerReplica": 0, "maxBatchSize": -1, "balanceBy": "requests"}),
+            Burst {
+                requests_max: BATCH_MAX,
+                ..default
+            },
+        ),
+        (
+            json!({"blockSizeTokens": 128, "minColocateBlocks": 3}),
+            Burst {
+                block: 2,
+                blocks_max: 4096,
+                lead: 6,
+                ..default
+            },
+        ),
+        (json!({"blockSizeTokens": 16}), default),
+        (
+            json!({"blockSizeTokens": COUNT_MAX}),
+            Burst {
+                block: 1 << 24,
+                blocks_max: PROMPT_BLOCKS_MAX,
+                ..default
+            },
+        ),
+    ] {
+        let read = producers("burst-prefix-cache-producer", parameters.clone());
+        assert_eq!(read.burst, Some(expected), "{parameters}");
+    }
+}
+
+#[test]
+fn a_burst_has_no_window_without_end_and_is_balanced_in_one_of_two_ways() {
+    for (parameters, expected) in [
+        (
+            json!({"windowDurationMs": 0}),
+            "windowDurationMs: 0 is not between 1 and 10000. Fix: choose a value from 1 to 10000.",
+        ),
+        (
+            json!({"minColocateBlocks": -1}),
+            "minColocateBlocks: -1 is not between 0 and 1073741824. Fix: choose a value from 0 to \
+             1073741824.",
+        ),
+        (
+            json!({"balanceBy": "bytes"}),
+            "balanceBy: \"bytes\" is no known value. Fix: use one of requests, tokens.",
+        ),
+    ] {
+        refused("burst-prefix-cache-producer", parameters, expected);
+    }
+}
+
+#[test]
+fn requests_are_held_in_one_way_only() {
+    let picker = |gate| {
+        json!({
+            "featureGates": [gate],
+            "plugins": [{"type": "burst-prefix-cache-producer"}, {"type": "prefix-cache-scorer"}],
+        })
+    };
+    check(
+        picker("flowControl"),
+        &[
+            ".featureGates: the gate 'flowControl' and burst-prefix-cache-producer both hold \
+             requests. Fix: keep one of them.",
+        ],
+    );
+    let plan = plan_of(picker("flowControl=false"));
+    assert!(plan.holds_requests() && plan.flow.is_none());
+    assert!(!plan_of(json!({"plugins": [{"type": "prefix-cache-scorer"}]})).holds_requests());
+}
