@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming};
@@ -126,7 +126,16 @@ impl Held {
     pub async fn wait_for(&self, count: usize) -> Result<()> {
         eventually(async || self.came().len() >= count).await;
         let names = self.names();
-        anyhow::ensure!(names.len() == count, "{count} were to come, not {names:?}");
+        ensure!(names.len() == count, "{count} were to come, not {names:?}");
+        Ok(())
+    }
+
+    /// Waits until so many are here: who has left is noticed a little later than by Envoy, and until
+    /// then would be let go in another's place.
+    pub async fn wait_for_in_flight(&self, count: usize) -> Result<()> {
+        eventually(async || self.in_flight() == count).await;
+        let found = self.in_flight();
+        ensure!(found == count, "{found} are in flight, not {count}");
         Ok(())
     }
 }

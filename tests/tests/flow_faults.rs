@@ -67,6 +67,7 @@ async fn what_still_waits_when_its_configuration_goes_ends_then() -> Result<()> 
         println!("{workers} workers: {told} of 20 were told, all ended after {took:.1?}");
         ensure!(took < Duration::from_secs(5), "after {took:?}");
         ensure!(running.await?.is_err(), "Envoy has not cut the stream");
+        held.wait_for_in_flight(0).await?;
         held.let_go(1);
         all_served(vec![stack.ask(&[])]).await?;
         ensure!(held.came().len() == 2, "{:?}", held.names());

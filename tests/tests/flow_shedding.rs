@@ -50,6 +50,7 @@ async fn running_requests_of_little_importance_make_room_one_by_one() -> Result<
         // Now nobody is left that could go.
         asked.push(stack.ask(&[(OBJECTIVE, "high")]));
         stack.wait_for_queue(10, 1).await?;
+        held.wait_for_in_flight(4).await?;
         held.let_go(5);
         all_served(asked).await?;
         // The server may learn of an end after the next request has come.
