@@ -80,6 +80,27 @@ async fn bodies_that_have_waited_come_as_they_were_sent_and_to_who_holds_their_p
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_has_waited_goes_where_filter_state_says() -> Result<()> {
+    let held = Held::start(2).await?;
+    let mut draft = Draft::queueing(&held, 4, 1, json!({}))?;
+    draft.document["destination"] = json!({"via": "filterState"});
+    let manager = draft.bootstrap.manager_mut("traffic")?;
+    manager["route_config"]["virtual_hosts"] = json!([
+        {"name": "llm", "domains": ["*"], "routes": [
+            {"match": {"prefix": "/"}, "route": {"cluster": "llm", "timeout": "0s"}}]},
+    ]);
+    let stack = draft.start().await?;
+    let mut asked: Vec<_> = (0..2).map(|_| stack.ask(&[])).collect();
+    held.wait_for(2).await?;
+    asked.extend((0..20).map(|_| stack.ask(&[])));
+    stack.wait_for_queue(0, 20).await?;
+    held.let_go(22);
+    all_served(asked).await?;
+    ensure!(held.most() == 2, "{} at once", held.most());
+    stack.wait_until_empty(&[0]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_ends_with_trailers_or_an_empty_frame_waits_as_well() -> Result<()> {
     let held = Held::start(1).await?;
     let stack = Draft::queueing(&held, 2, 1, json!({}))?.start().await?;
