@@ -6,9 +6,10 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use h2::Reason;
 use picker_tests::held::Held;
-use picker_tests::queueing::{all_served, gauge, stream_body};
+use picker_tests::queueing::{OBJECTIVE, all_served, gauge, stream_body};
 use picker_tests::{CHAT, Draft, Stack, http2};
 use serde_json::json;
+use xtask::draw::Draw;
 use xtask::http::{Connection, Length, head};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,6 +97,50 @@ async fn streams_of_one_connection_that_are_reset_while_they_wait_leave_the_othe
     let expected: Vec<String> = (0..10).map(|it| format!("{}", 10 * it + 3)).collect();
     assert_eq!(held.names().split_off(1), expected);
     stack.wait_until_empty(&[0]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_when_the_turn_comes_takes_nobody_along() -> Result<()> {
+    let held = Held::start(2).await?;
+    let bands = json!({"enableEviction": true});
+    let mut draft = Draft::queueing(&held, 4, 2, bands)?;
+    draft.set_objectives()?;
+    let stack = draft.start().await?;
+    // Nobody is held, so that turns come all the time.
+    held.let_go(1 << 20);
+    for seed in 0..20 {
+        let mut draw = Draw::new(seed);
+        let mut leaving = Vec::new();
+        let mut staying = Vec::new();
+        for _ in 0..100 {
+            let body = stream_body(&draw.prose(50));
+            if draw.below(2) == 0 {
+                staying.push(stack.ask_for(CHAT, &[(OBJECTIVE, "high")], body));
+                continue;
+            }
+            let objective = ["low", "middle", "high"][draw.below(3)];
+            let after = Duration::from_micros(draw.below(100_000) as u64);
+            let traffic = stack.addresses.traffic;
+            leaving.push(tokio::spawn(async move {
+                let mut connection = Connection::open(traffic).await?;
+                let headers = [(OBJECTIVE, objective)];
+                let head = head("POST", CHAT, &headers, Length::Known(body.len()));
+                connection.send(&[&head, body.as_bytes()].concat()).await?;
+                tokio::time::sleep(after).await;
+                connection.reset()
+            }));
+        }
+        for client in leaving {
+            client.await?.with_context(|| format!("seed {seed}"))?;
+        }
+        all_served(staying)
+            .await
+            .with_context(|| format!("seed {seed}"))?;
+    }
+    stack.wait_until_empty(&[10, 3, 0, -1]).await?;
+    held.wait_for_in_flight(0).await?;
+    println!("{} of 2000 came", held.came().len());
+    Ok(())
 }
 
 /// Connections on each of which a request is sent whole.
