@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use serde_json::{Value, json};
 
+use crate::routing::wire;
+
 /// A configuration by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
@@ -99,6 +101,11 @@ impl Variant {
             },
         })
     }
+
+    /// Whether the picker reads the configuration.
+    pub fn is_read(self) -> bool {
+        wire::config(&[0], Some(&self.picker([0].into_iter()))).is_some()
+    }
 }
 
 impl FromStr for Variant {
@@ -118,3 +125,20 @@ const REQUEST_TTL: &str = "30s";
 
 /// How full the servers may be for the lowest priority, of which nothing has to be held back.
 const CEILING_LEAST: f64 = 0.7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variant_is_read_and_only_one_lets_nobody_wait() {
+        for variant in Variant::ALL {
+            assert!(variant.is_read(), "{variant:?}");
+            let config = wire::config(&[0], Some(&variant.picker([10, 0, -10].into_iter())));
+            let plan = config.map(|it| it.plan).unwrap_or_default();
+            let bands = plan.flow.map(|it| it.priorities().collect::<Vec<_>>());
+            let expected = variant.has_flow_control().then(|| vec![10, 0, -10]);
+            assert_eq!(bands, expected, "{variant:?}");
+        }
+    }
+}

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use sim::overload::case::{CLIENTS, Case, Fleet, ROOMY, Rate, TOO_MUCH};
 use sim::overload::figures::Figures;
@@ -49,6 +49,14 @@ pub struct OverloadArguments {
 
 /// Measures, prints the tables and writes the file.
 pub(super) fn overload(arguments: &OverloadArguments) -> Result<()> {
+    let variants = match arguments.variant.as_slice() {
+        [] => &Variant::ALL,
+        some => some,
+    };
+    for variant in variants {
+        let name = variant.name();
+        ensure!(variant.is_read(), "the picker does not read {name}");
+    }
     let fleet = Fleet {
         profile: arguments.profile.clone(),
         servers: arguments.servers.max(1),
@@ -63,7 +71,7 @@ pub(super) fn overload(arguments: &OverloadArguments) -> Result<()> {
         );
     }
     println!();
-    let rows = rows(arguments, &fleet, &capacities)?;
+    let rows = rows((variants, &arguments.workers), &fleet, &capacities)?;
     print!("{}", report::table(&rows));
     super::write_json(arguments.json.as_deref(), &report::json(&rows))
 }
@@ -87,51 +95,46 @@ fn capacities(fleet: &Fleet, seeds: &[u64]) -> Result<Vec<(u64, Rate)>> {
 }
 
 fn rows(
-    arguments: &OverloadArguments,
+    (variants, workers): (&[Variant], &[usize]),
     fleet: &Fleet,
     capacities: &[(u64, Rate)],
 ) -> Result<Vec<Row>> {
-    let variants = match arguments.variant.as_slice() {
-        [] => &Variant::ALL,
-        some => some,
-    };
-    let mut rows = Vec::new();
+    let both = Traffic::ALL.into_iter();
+    let both = both.flat_map(|traffic| workers.iter().map(move |workers| (traffic, *workers)));
+    let kinds = both.flat_map(|(traffic, workers)| {
+        let variants = variants.iter();
+        variants.map(move |variant| (*variant, traffic, workers))
+    });
+    let kinds: Vec<(Variant, Traffic, usize)> = kinds.collect();
     let mut cases = Vec::new();
-    for traffic in Traffic::ALL {
-        for &workers in &arguments.workers {
-            for &variant in variants {
-                rows.push((variant, traffic, workers));
-                for (seed, capacity) in capacities {
-                    cases.extend([ROOMY, TOO_MUCH].map(|load| {
-                        let case = Case {
-                            variant,
-                            traffic,
-                            workers: workers.max(1),
-                            load,
-                            seed: *seed,
-                        };
-                        (case, capacity.requests)
-                    }));
-                }
-            }
+    for &(variant, traffic, workers) in &kinds {
+        for (seed, capacity) in capacities {
+            let case = |load| Case {
+                variant,
+                traffic,
+                workers: workers.max(1),
+                load,
+                seed: *seed,
+            };
+            cases.extend([ROOMY, TOO_MUCH].map(|load| (case(load), capacity.requests)));
         }
     }
     let figures = run_all(&cases, |(case, requests)| fleet.case(*case, *requests));
     let mut figures = figures.into_iter();
-    let mut next = |variant: Variant| -> Result<Figures> {
+    let mut next = || -> Result<Figures> {
         let figures = figures.next().flatten();
-        figures.with_context(|| format!("the picker does not read {}", variant.name()))
+        figures.context("the picker does not read its configuration")
     };
-    let mut run = |variant, (seed, capacity): &(u64, Rate)| -> Result<Run> {
+    let mut run = |(seed, capacity): &(u64, Rate)| -> Result<Run> {
         Ok(Run {
             seed: *seed,
             capacity: *capacity,
-            roomy: next(variant)?,
-            too_much: next(variant)?,
+            roomy: next()?,
+            too_much: next()?,
         })
     };
     let row = |(variant, traffic, workers)| -> Result<Row> {
-        let runs = capacities.iter().map(|it| run(variant, it));
+        let runs = capacities.iter().map(&mut run);
         Ok(Row {
             variant,
             traffic,
@@ -139,7 +142,7 @@ fn rows(
             runs: runs.collect::<Result<_>>()?,
         })
     };
-    rows.into_iter().map(row).collect()
+    kinds.into_iter().map(row).collect()
 }
 
 fn profile(name: &str) -> Result<Profile, String> {
