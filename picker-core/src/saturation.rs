@@ -141,16 +141,18 @@ impl Detector {
     }
 }
 
-/// How many requests wait at an endpoint, as far as it told and we sent more since; `None` while it
-/// tells nothing.
+/// How many requests are at an endpoint without being executed, as far as it told and we sent more
+/// since; `None` while it tells nothing.
 ///
-/// One that ends lets one that waits begin, so only how many there are more counts. Where nobody
-/// waited there was room; how much is not told, and as many again as run there are taken to fit.
+/// An engine does not tell of what it still reads and tokenizes, so those of ours that were neither
+/// executed nor told of wait too. One that ends lets one that waits begin, so only how many there are
+/// more since then counts.
 fn queue(candidate: &Candidate<'_>) -> Option<f64> {
     let metrics = &candidate.endpoint.metrics;
     let waiting = metrics.waiting.filter(|_| candidate.fresh)?;
-    let room = metrics.running.filter(|_| waiting == 0.0).unwrap_or(0.0);
-    Some((waiting + candidate.more_since_scrape() - room).max(0.0))
+    let then = f64::from(candidate.endpoint.in_flight_at_scrape);
+    let untold = metrics.running.map_or(0.0, |it| then - it - waiting);
+    Some((waiting + untold.max(0.0) + candidate.more_since_scrape()).max(0.0))
 }
 
 /// The fullness of each of some candidates.
@@ -357,10 +359,12 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_waited_as_many_again_as_run_have_room() {
+    fn what_is_neither_executed_nor_told_of_waits_too() {
         check_queue(0.0, 0.0, (0, 4), 4.0);
-        check_queue(0.0, 8.0, (8, 16), 0.0);
-        check_queue(0.0, 8.0, (8, 20), 4.0);
+        check_queue(0.0, 8.0, (8, 12), 4.0);
+        check_queue(0.0, 8.0, (14, 14), 6.0);
+        check_queue(2.0, 8.0, (14, 16), 8.0);
+        check_queue(2.0, 8.0, (14, 10), 2.0);
         // How many were sent in the meantime does not matter when they have ended.
         let quick = Row {
             load: Load {
