@@ -252,7 +252,7 @@ fn detectors_are_filters_too() {
         (
             "token-load-detector",
             json!({}),
-            token_load(32_768.0, 0.9, 0.0),
+            token_load(2048.0, 0.9, 0.0),
         ),
         (
             "token-load-detector",
