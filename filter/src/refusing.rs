@@ -2,7 +2,7 @@
 
 use picker_core::{Refusal, Shape, Stat};
 
-use crate::host::{self, HostError};
+use crate::host::{self, Host, HostError};
 use crate::worker::Worker;
 
 impl Worker {
@@ -38,10 +38,12 @@ impl Worker {
     /// Answers the current stream with the models of pool `index`, while none of its endpoints is
     /// ready to say them; whether it did.
     pub(crate) fn list_models(&mut self, index: usize) -> bool {
-        let (Some(config), Some(pool)) = (self.config.pools.get(index), self.pools.get(index))
+        let (Some(config), Some(pool)) = (self.config.pools.get(index), self.pools.get_mut(index))
         else {
             return false;
         };
+        // Workers learn of endpoints at different times; whoever asks twice is told the same.
+        pool.pool.look(&Host, host::now());
         let list = config.model_list().filter(|_| !pool.pool.has_endpoints());
         list.is_some_and(|list| {
             let _ = host::set_filter_state("picker", &format!("pool={} models", config.name));

@@ -321,6 +321,11 @@ impl Pool {
         })
     }
 
+    /// Takes in the newest metrics of the endpoints.
+    pub fn look(&mut self, shared: &impl SharedData, now: Timestamp) {
+        self.refresh(shared, now);
+    }
+
     /// Whether some endpoint is ready: neither asleep nor known not to listen.
     pub fn has_endpoints(&self) -> bool {
         let mut endpoints = self.view.snapshot().endpoints.iter();
