@@ -145,7 +145,6 @@ impl Pool {
         }
         // Whoever waits in another worker has to see what has ended here, however much that is.
         self.tell(shared, now);
-        let board = self.desk.board(now);
         self.catch_up(shared, now);
         self.tally.read(shared);
         self.desk.cycle += 1;
@@ -156,6 +155,11 @@ impl Pool {
             return Turn::Nobody;
         };
         let ceilings = flow.ceilings(saturation, self.desk.cycle);
+        // Mostly it is too full for everyone, which does not depend on who waits.
+        if !flow.evicts && ceilings.iter().all(|it| saturation >= *it) {
+            return Turn::Nobody;
+        }
+        let board = self.desk.board(now);
         for (place, band) in flow.bands.iter().enumerate() {
             let Some(next) = board.next(band.priority, &band.fairness, now) else {
                 continue;
