@@ -47,6 +47,22 @@ impl FrontEnd {
     }
 }
 
+/// When something happens next, and at which of `servers`; `None` there for what is planned outside
+/// of them for `planned`, which comes after what servers do at the same time.
+pub fn soonest(
+    servers: &[VirtualServer],
+    planned: Option<Duration>,
+) -> Option<(Duration, Option<usize>)> {
+    let events = servers.iter().enumerate();
+    let events = events.filter_map(|(server, it)| Some((it.next_event()?, server)));
+    match (events.min(), planned) {
+        (Some((at, server)), planned) if planned.is_none_or(|planned| at <= planned) => {
+            Some((at, Some(server)))
+        }
+        (_, planned) => planned.map(|at| (at, None)),
+    }
+}
+
 /// Something that a caller may want to know about one of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {

@@ -13,7 +13,7 @@ use crate::routing::dice::Dice;
 use crate::routing::job::Job;
 use crate::routing::policies::{Seen, TICK};
 use crate::routing::wire;
-use crate::virtual_server::{OutcomeKind, VirtualServer};
+use crate::virtual_server::{OutcomeKind, VirtualServer, soonest};
 
 /// What a run begins with.
 pub struct Setup {
@@ -193,21 +193,15 @@ impl Driver {
 
     /// Lives through whatever happens next; false when nothing does.
     fn step(&mut self) -> bool {
-        let servers = self.servers.iter().enumerate();
-        let next = servers.filter_map(|(server, it)| Some((it.next_event()?, server)));
-        let next = next.min();
-        let event = self.events.first_key_value().map(|it| it.0.0);
-        match (next, event) {
-            (Some((at, server)), event) if event.is_none_or(|event| at <= event) => {
-                self.now = at;
-                self.advance(server);
-            }
-            (_, Some(at)) => {
-                self.now = at;
-                let event = self.events.pop_first();
-                event.into_iter().for_each(|(_, event)| self.handle(event));
-            }
-            _ => return false,
+        let planned = self.events.first_key_value().map(|it| it.0.0);
+        let Some((at, server)) = soonest(&self.servers, planned) else {
+            return false;
+        };
+        self.now = at;
+        if let Some(server) = server {
+            self.advance(server);
+        } else if let Some((_, event)) = self.events.pop_first() {
+            self.handle(event);
         }
         true
     }

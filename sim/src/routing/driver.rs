@@ -12,7 +12,7 @@ use super::scenario::{Change, Setup};
 use super::summary::{Record, Summary};
 use super::workload::Workload;
 use crate::profile::Profile;
-use crate::virtual_server::{Outcome, OutcomeKind, VirtualServer};
+use crate::virtual_server::{Outcome, OutcomeKind, VirtualServer, soonest};
 
 /// Runs `setup` to its end behind the routers that `start` makes, each from a seed of its own.
 pub fn run(setup: Setup, start: &dyn Fn(u64) -> Box<dyn Policy>, seed: u64) -> Summary {
@@ -157,21 +157,15 @@ impl Driver {
 
     /// Lives through whatever happens next; false when nothing does.
     fn step(&mut self) -> bool {
-        let servers = self.servers.iter().enumerate();
-        let next = servers.filter_map(|(pod, server)| Some((server.next_event()?, pod)));
-        let next = next.min();
-        let event = self.events.first_key_value().map(|it| it.0.0);
-        match (next, event) {
-            (Some((at, pod)), event) if event.is_none_or(|event| at <= event) => {
-                self.now = at;
-                self.advance(pod);
-            }
-            (_, Some(at)) => {
-                self.now = at;
-                let event = self.events.pop_first();
-                event.into_iter().for_each(|(_, event)| self.handle(event));
-            }
-            _ => return false,
+        let planned = self.events.first_key_value().map(|it| it.0.0);
+        let Some((at, server)) = soonest(&self.servers, planned) else {
+            return false;
+        };
+        self.now = at;
+        if let Some(server) = server {
+            self.advance(server);
+        } else if let Some((_, event)) = self.events.pop_first() {
+            self.handle(event);
         }
         true
     }
