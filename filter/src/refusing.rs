@@ -43,7 +43,7 @@ impl Worker {
             return false;
         };
         // Workers learn of endpoints at different times; whoever asks twice is told the same.
-        pool.pool.look(&Host, host::now());
+        pool.pool.refresh(&Host, host::now());
         let list = config.model_list().filter(|_| !pool.pool.has_endpoints());
         list.is_some_and(|list| {
             let _ = host::set_filter_state("picker", &format!("pool={} models", config.name));

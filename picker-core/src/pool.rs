@@ -285,7 +285,8 @@ impl Pool {
         self.replica.follow(shared);
     }
 
-    fn refresh(&mut self, shared: &impl SharedData, now: Timestamp) {
+    /// Takes in the newest metrics of the endpoints.
+    pub fn refresh(&mut self, shared: &impl SharedData, now: Timestamp) {
         self.viewed_at = Some(now);
         if self.view.refresh(shared) {
             self.follow_view();

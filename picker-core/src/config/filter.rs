@@ -12,18 +12,21 @@ use super::{
 };
 use crate::session::SessionKey;
 
+/// What a filter says that picks, and pages must not.
+pub(super) const KEYS: [&str; 6] = [
+    "pools",
+    "destination",
+    "paths",
+    "sessionKey",
+    "strict",
+    "trust",
+];
+
 /// What this instance is for.
 pub(super) fn role(root: &mut Object<'_>) -> Role {
     if let Some(serve) = root.key("serve") {
         serve.choice("role", &[("page", ())]);
-        for key in [
-            "pools",
-            "destination",
-            "paths",
-            "sessionKey",
-            "strict",
-            "trust",
-        ] {
+        for key in KEYS {
             if let Some(other) = root.key(key) {
                 other.fail(Cause::BesidePage);
             }

@@ -2,9 +2,8 @@
 //!
 //! Each worker owns one row, in which it shows the first request of every flow and how many are
 //! behind it, and rewrites it whole. A worker of which nothing waits, and nothing runs that could be
-//! ended, has no row. A row whose owner
-//! has not written it for [`ROW_LIFETIME`] is void: its worker died or hangs, and the others do
-//! not wait for it.
+//! ended, has no row. A row whose owner has not written it for [`ROW_LIFETIME`] is void: its worker
+//! died or hangs, and the others do not wait for it.
 
 use alloc::format;
 use alloc::string::{String, ToString};

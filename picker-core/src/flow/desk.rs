@@ -131,9 +131,11 @@ impl Desk {
         ids: &[WaitId],
         now: Timestamp,
     ) {
-        let mut removed = ids.iter().map(|id| self.queues.remove(*id));
-        // All of them, so that none is left for the sake of another.
-        if removed.by_ref().fold(false, |any, it| any | it) {
+        let before = self.queues.len();
+        for id in ids {
+            self.queues.remove(*id);
+        }
+        if self.queues.len() < before {
             self.show(shared, flow, now);
         }
     }

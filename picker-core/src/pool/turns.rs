@@ -12,10 +12,12 @@ use super::decide::Gate;
 use crate::candidate::{Candidate, Context};
 use crate::draw::Draws;
 use crate::flow::{Arrival, Desk, Fairness, FlowControl, QueueFull, WaitId, Waiting, wanted_ttft};
+use crate::latency::OBJECTIVE_HEADERS;
 use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::shared::SharedData;
 use crate::ticket::{Answered, Pick, Ticket};
+use crate::trust::DEFAULT_FLOW;
 use crate::{Span, Timestamp};
 
 /// What is known of a request that is not in it.
@@ -106,14 +108,13 @@ impl Pool {
         let Some(flow) = &self.options.plan.flow else {
             return Err(Refusal::Saturated);
         };
+        let [name, old_name, ..] = OBJECTIVE_HEADERS;
+        let ttft = request.header(name).or_else(|| request.header(old_name));
         let arrival = Arrival {
             received_at: asking.received_at,
             queued_at: now,
             ttl: ttl(flow, has_endpoints),
-            ttft: TTFT_HEADERS
-                .iter()
-                .find_map(|name| request.header(name))
-                .and_then(|it| wanted_ttft(it.trim())),
+            ttft: ttft.and_then(|it| wanted_ttft(it.trim())),
         };
         let slot = self.tally.slot().unwrap_or_default();
         let name = request.fairness_id.as_deref().unwrap_or(DEFAULT_FLOW);
@@ -325,11 +326,6 @@ impl Pool {
         })
     }
 
-    /// Takes in the newest metrics of the endpoints.
-    pub fn look(&mut self, shared: &impl SharedData, now: Timestamp) {
-        self.refresh(shared, now);
-    }
-
     /// Whether some endpoint is ready: neither asleep nor known not to listen.
     pub fn has_endpoints(&self) -> bool {
         let mut endpoints = self.view.snapshot().endpoints.iter();
@@ -379,12 +375,6 @@ fn ttl(flow: &FlowControl, has_endpoints: bool) -> Option<Span> {
         flow.no_endpoint_ttl
     }
 }
-
-/// The flow of requests that name none, as in the reference picker.
-const DEFAULT_FLOW: &str = "default-flow";
-
-/// Headers that say when the first token is wanted; the first that is there counts.
-const TTFT_HEADERS: [&str; 2] = ["x-llm-d-slo-ttft-ms", "x-slo-ttft-ms"];
 
 /// What a generated token counts for, where one of the prompt is 1; the reference picker's.
 const OUTPUT_WEIGHT: f64 = 2.0;

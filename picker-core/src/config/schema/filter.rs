@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::filter::KEYS;
 use super::super::pool::FAILURE_MODES;
 use super::super::units::{show_duration, show_size};
 use super::super::{
@@ -54,15 +55,7 @@ pub fn config_schema() -> Value {
     }));
     schema["$schema"] = DRAFT.into();
     schema["title"] = "The configuration of the picker's filter".into();
-    let others = [
-        "pools",
-        "destination",
-        "paths",
-        "sessionKey",
-        "strict",
-        "trust",
-    ];
-    let no_others: serde_json::Map<_, _> = others
+    let no_others: serde_json::Map<_, _> = KEYS
         .map(|it| (it.into(), false.into()))
         .into_iter()
         .collect();
