@@ -25,7 +25,7 @@ use xtask::bench::cpu::resident_bytes;
 use xtask::bootstrap::Bootstrap;
 use xtask::compose::{Addresses, Destination, compose, document};
 use xtask::envoy::Envoy;
-use xtask::http::{Connection, Response, fetch, post};
+use xtask::http::{Connection, Length, Response, fetch, head, post};
 use xtask::proxy::{Proxy, ProxyOptions};
 use xtask::ready::{ready, stat};
 use xtask::state::State;
@@ -165,6 +165,22 @@ impl Stack {
     pub async fn chat(&self, prompt: &str) -> Result<Response> {
         let body = chat_body(prompt, 1);
         post(self.addresses.traffic, CHAT, body.as_bytes()).await
+    }
+
+    /// Sends a chat and waits until it is in flight, which it is while the connection is open and its
+    /// server does not answer.
+    pub async fn begin_chat(&self) -> Result<Connection> {
+        let body = chat_body("hello", 1);
+        let headers = [("content-type", "application/json")];
+        let length = Length::of(body.as_bytes());
+        let mut connection = self.connect().await?;
+        connection
+            .send(&head("POST", CHAT, &headers, length))
+            .await?;
+        connection.send(body.as_bytes()).await?;
+        let is_begun = |state: &State| state.endpoints().any(|it| it.in_flight == 1);
+        self.wait("one is running", is_begun).await?;
+        Ok(connection)
     }
 
     /// What the picker says of itself now.

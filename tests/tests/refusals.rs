@@ -4,7 +4,6 @@ use anyhow::{Context, Result, ensure};
 use picker_tests::{CHAT, Draft, servers, set_faults};
 use serde_json::json;
 use xtask::compose::Destination;
-use xtask::http::{Length, head};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_sent_away_is_told_why_and_when_to_come_back_in_the_words_of_the_api() -> Result<()>
@@ -30,15 +29,7 @@ async fn who_is_sent_away_is_told_why_and_when_to_come_back_in_the_words_of_the_
     )?;
     let headers = [("content-type", "application/json")];
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]}).to_string();
-    let mut running = stack.connect().await?;
-    let length = Length::of(body.as_bytes());
-    running.send(&head("POST", CHAT, &headers, length)).await?;
-    running.send(body.as_bytes()).await?;
-    stack
-        .wait("one is running", |state| {
-            state.endpoints().any(|it| it.in_flight == 1)
-        })
-        .await?;
+    let _running = stack.begin_chat().await?;
     for (path, body, kind) in [
         (CHAT, &body, "/error/type"),
         (CHAT, &streamed(), "/error/type"),

@@ -6,7 +6,7 @@ use picker_tests::queueing::{TENANT, all_served};
 use picker_tests::{CHAT, Draft, Stack, chat_body, servers, set_faults};
 use serde_json::{Value, json};
 use xtask::compose::Destination;
-use xtask::http::{Connection, Length, head};
+use xtask::http::Connection;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_objective_in_a_header_says_how_much_a_request_matters() -> Result<()> {
@@ -151,17 +151,7 @@ async fn full(trust: Value, filters: &[Value]) -> Result<(Stack, Connection)> {
     let stack = draft.start().await?;
     let server = stack.servers.first().context("no server")?;
     set_faults(server, &json!({"requests": "hang"}))?;
-    let mut running = stack.connect().await?;
-    let body = chat_body("hello", 1);
-    let headers = [("content-type", "application/json")];
-    let length = Length::of(body.as_bytes());
-    running.send(&head("POST", CHAT, &headers, length)).await?;
-    running.send(body.as_bytes()).await?;
-    stack
-        .wait("one is running", |state| {
-            state.endpoints().any(|it| it.in_flight == 1)
-        })
-        .await?;
+    let running = stack.begin_chat().await?;
     set_faults(server, &json!({"requests": "ok"}))?;
     Ok((stack, running))
 }
