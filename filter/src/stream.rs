@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use picker_core::{Arrived, Asking, Course, FailureMode, Refusal, Request, Shape, Stat, Timestamp};
+use picker_core::{Arrived, Asking, Course, Refusal, Request, Shape, Stat, Timestamp};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
@@ -240,13 +240,9 @@ impl Stream {
         };
         match arrived {
             Ok(Arrived::Sent(pick)) => {
-                let worker = &mut *self.worker.borrow_mut();
-                worker.follow(index, (pick.ticket.run(), self.context), request.shape);
-                let sent = Sent::begin(worker, index, pick, now);
-                if let Some(sent) = sent {
-                    self.phase = Phase::Sent(sent);
-                }
-                Action::Continue
+                let of = (self.context, request.shape);
+                let sent = self.worker.borrow_mut().send(index, pick, of, now);
+                self.go_on(sent)
             }
             Ok(Arrived::Waits(id)) => {
                 let read_as = read.map(|(encoding, _)| encoding);
@@ -254,14 +250,10 @@ impl Stream {
                 self.wait(waiting, now)
             }
             Err(refusal) => {
-                let closed =
-                    self.worker.borrow().config.pools[index].failure_mode == FailureMode::Closed;
-                if closed || !refusal.may_fail_open() {
-                    return self.refuse(index, refusal, request.shape);
-                }
-                let worker = &mut *self.worker.borrow_mut();
-                worker.pools[index].stats.add(Stat::FailedOpen, 1);
-                Action::Continue
+                let mut worker = self.worker.borrow_mut();
+                let settled = worker.settle_refused(index, refusal, request.shape);
+                drop(worker);
+                self.go_on(settled)
             }
         }
     }
@@ -272,7 +264,7 @@ impl Stream {
         let waiting = Rc::new(RefCell::new(waiting));
         self.phase = Phase::Waiting(Rc::clone(&waiting));
         let mut worker = self.worker.borrow_mut();
-        worker.hold(&waiting);
+        worker.hold(&waiting, now);
         worker.run_turns(index, Some(self.context), now);
         drop(worker);
         self.settle().unwrap_or(Action::Pause)
@@ -285,16 +277,18 @@ impl Stream {
             return None;
         };
         let settled = waiting.borrow_mut().settled()?;
-        let is_refused = matches!(settled, Settled::Refused);
-        self.phase = match settled {
-            Settled::Sent(sent) => Phase::Sent(sent),
-            Settled::Passed | Settled::Refused => Phase::Passing,
+        Some(self.go_on(settled))
+    }
+
+    /// What the stream does now that it is settled what becomes of its request.
+    fn go_on(&mut self, settled: Settled) -> Action {
+        let (phase, action) = match settled {
+            Settled::Sent(sent) => (Phase::Sent(sent), Action::Continue),
+            Settled::Passed => (Phase::Passing, Action::Continue),
+            Settled::Refused => (Phase::Passing, Action::Pause),
         };
-        Some(if is_refused {
-            Action::Pause
-        } else {
-            Action::Continue
-        })
+        self.phase = phase;
+        action
     }
 
     fn refuse(&mut self, index: usize, refusal: Refusal, shape: Option<Shape>) -> Action {

@@ -59,24 +59,30 @@ impl Waiting {
     pub(crate) fn new(
         (pool, id): (usize, WaitId),
         context: u32,
-        mut request: Request,
+        request: Request,
         read_as: Option<Encoding>,
     ) -> Self {
         let blocks = request.prompts.iter().map(|it| it.blocks.len());
         let is_long = blocks.sum::<usize>() + request.media.len() > KEPT_HASHES_MAX;
-        let again = request.shape.zip(read_as).filter(|_| is_long);
-        if again.is_some() {
-            request.prompts = Vec::new();
-            request.media = Vec::new();
-        }
-        Self {
+        let mut waiting = Self {
             pool,
             id,
             context,
-            request,
-            again,
+            again: request.shape.zip(read_as).filter(|_| is_long),
+            request: Request::default(),
             since: host::now(),
             outcome: None,
+        };
+        waiting.keep(request);
+        waiting
+    }
+
+    /// Keeps what is known of the request, but for what can be read again.
+    fn keep(&mut self, request: Request) {
+        self.request = request;
+        if self.again.is_some() {
+            self.request.prompts = Vec::new();
+            self.request.media = Vec::new();
         }
     }
 
@@ -155,7 +161,7 @@ impl Worker {
     /// Starts the requests of pool `index` whose turn it is, in this worker or by waking another;
     /// `own` is the context that the host has called, where it is a stream's.
     pub(crate) fn run_turns(&mut self, index: usize, own: Option<u32>, now: Timestamp) {
-        let mut effective = own;
+        let (mut effective, mut has_started) = (own, false);
         while let Some(pool) = self.pools.get_mut(index) {
             let id = match pool.pool.turn(&Host, now) {
                 Turn::Mine(id) => id,
@@ -183,13 +189,17 @@ impl Worker {
             if !self.start(&waiting, own, now) {
                 break;
             }
+            has_started = true;
         }
         let has_evicted = self.evict(index, now);
         if has_evicted || effective != own {
             // Back to the one that the host has called.
             let _ = host::set_effective_context(own.unwrap_or_default());
         }
-        self.show_waiting(index, now);
+        // Nearly always nobody waited: who begins to, or leaves, shows that by itself.
+        if has_started {
+            self.show_waiting(index, now);
+        }
     }
 
     /// Sends a request whose turn it is; `false` when it goes on waiting.
@@ -204,16 +214,14 @@ impl Worker {
         let started = pool.pool.start(&Host, (id, &request), &mut self.draws, now);
         let outcome = match started {
             Ok(Some(pick)) => {
-                self.follow(index, (pick.ticket.run(), waiting.context), request.shape);
-                self.settle_sent(index, pick, (now, waiting.since))
+                let mut sent = self.send(index, pick, (waiting.context, request.shape), now);
+                if let Settled::Sent(sent) = &mut sent {
+                    sent.say("queued_ms", now.since(waiting.since).as_millis());
+                }
+                sent
             }
             Ok(None) => {
-                let again = waiting.again.is_some();
-                waiting.request = request;
-                if again {
-                    waiting.request.prompts = Vec::new();
-                    waiting.request.media = Vec::new();
-                }
+                waiting.keep(request);
                 return false;
             }
             Err(refusal) => self.settle_refused(index, refusal, request.shape),
@@ -222,17 +230,21 @@ impl Worker {
         true
     }
 
-    /// Takes note of a request that is on its way, where it may be ended for others.
-    pub(crate) fn follow(
+    /// Sends the request of the stream `context` where `pick` says, and takes note of it where it may
+    /// be ended for others.
+    pub(crate) fn send(
         &mut self,
         index: usize,
-        (run, context): (Option<RunId>, u32),
-        shape: Option<Shape>,
-    ) {
-        if let (Some(run), Some(pool)) = (run, self.pools.get_mut(index)) {
+        pick: Pick,
+        (context, shape): (u32, Option<Shape>),
+        now: Timestamp,
+    ) -> Settled {
+        if let (Some(run), Some(pool)) = (pick.ticket.run(), self.pools.get_mut(index)) {
             pool.waiters.run(run, context, shape);
             pool.waiters.listen(pool.pool.name(), pool.pool.slot());
         }
+        let sent = Sent::begin(self, index, pick, now);
+        sent.map_or(Settled::Passed, Settled::Sent)
     }
 
     /// Ends the waiting of those that have waited long enough.
@@ -241,7 +253,7 @@ impl Worker {
             return;
         };
         let over = pool.pool.expired(&Host, now);
-        self.refuse_waiting(index, over);
+        self.refuse_waiting(index, over, now);
     }
 
     /// Ends running requests that make room for others, and leaves the last of their streams as the
@@ -271,12 +283,14 @@ impl Worker {
                 .pools
                 .get_mut(index)
                 .map(|it| it.pool.close(&Host, now));
-            self.refuse_waiting(index, all.unwrap_or_default());
-            self.show_waiting(index, now);
+            self.refuse_waiting(index, all.unwrap_or_default(), now);
         }
     }
 
-    fn refuse_waiting(&mut self, index: usize, refused: Vec<(WaitId, Refusal)>) {
+    fn refuse_waiting(&mut self, index: usize, refused: Vec<(WaitId, Refusal)>, now: Timestamp) {
+        if refused.is_empty() {
+            return;
+        }
         for (id, refusal) in refused {
             let Some(pool) = self.pools.get_mut(index) else {
                 return;
@@ -291,6 +305,7 @@ impl Worker {
             }
         }
         let _ = host::set_effective_context(0);
+        self.show_waiting(index, now);
     }
 
     /// Lets the stream of a request go on, unless it is the one that was called.
@@ -308,22 +323,13 @@ impl Worker {
         }
     }
 
-    fn settle_sent(
+    /// Answers the current stream with `refusal`, unless that leaves it to the route.
+    pub(crate) fn settle_refused(
         &mut self,
         index: usize,
-        pick: Pick,
-        (now, since): (Timestamp, Timestamp),
+        refusal: Refusal,
+        shape: Option<Shape>,
     ) -> Settled {
-        match Sent::begin(self, index, pick, now) {
-            Some(mut sent) => {
-                sent.say("queued_ms", now.since(since).as_millis());
-                Settled::Sent(sent)
-            }
-            None => Settled::Passed,
-        }
-    }
-
-    fn settle_refused(&mut self, index: usize, refusal: Refusal, shape: Option<Shape>) -> Settled {
         let closed = self
             .config
             .pools

@@ -93,7 +93,7 @@ impl Worker {
     }
 
     /// Keeps a request that waits from now on.
-    pub(crate) fn hold(&mut self, waiting: &Rc<RefCell<Waiting>>) {
+    pub(crate) fn hold(&mut self, waiting: &Rc<RefCell<Waiting>>, now: Timestamp) {
         let index = waiting.borrow().pool;
         let Some(pool) = self.pools.get_mut(index) else {
             return;
@@ -103,6 +103,7 @@ impl Worker {
         if !self.is_fast {
             self.is_fast = host::set_tick_period(FAST).is_ok();
         }
+        self.show_waiting(index, now);
     }
 
     /// What is due every few milliseconds while something waits here, and when this worker is woken.
