@@ -146,7 +146,7 @@ pub use ring::{
     Done, ENTRIES_MAX, Entry, Judged, MediaSent, Placed, RING_RECORDS, Ring, entry_number,
 };
 pub use saturation::{Concurrency, Detector, TokenLoad, Utilization};
-pub use scan::RequestScanner;
+pub use scan::{MODELS_MAX, ModelPlace, RenameFault, RequestScanner};
 pub use score::{
     ActiveRequests, AttributeRange, HeaderLabel, LeastCost, PrefixShare, Score, ScorerKind,
 };

@@ -48,6 +48,7 @@ mod billing;
 mod features;
 mod fields;
 mod form;
+mod model_place;
 #[cfg(test)]
 mod naive;
 mod names;
@@ -55,6 +56,7 @@ mod prompts;
 mod reader;
 
 use self::form::Form;
+pub use self::model_place::{MODELS_MAX, ModelPlace, RenameFault};
 use self::reader::{Reader, Taking};
 use alloc::boxed::Box;
 
@@ -121,6 +123,29 @@ impl RequestScanner {
         self.form.as_ref().map_or(self.bytes, |form| form.bytes())
     }
 
+    /// The model or adapter asked for, as far as the body was read; `None` as in [`Request`].
+    pub fn model(&self) -> Option<&str> {
+        let form = self.form.as_ref().map(|form| form.model());
+        form.unwrap_or_else(|| self.reader.model())
+    }
+
+    /// Where the model stands, once the body is complete; `None` when it was not read to its end.
+    pub fn model_place(&self) -> Option<&ModelPlace> {
+        if let Some(form) = &self.form {
+            return form.model_place();
+        }
+        let is_read = self.lexer.is_complete() && !self.lexer.has_byte_order_mark();
+        is_read.then(|| self.reader.model_place())
+    }
+
+    /// Says that the body goes to the server with another model, so its blocks are of that.
+    pub fn rename_model(&mut self, name: &str) {
+        match &mut self.form {
+            Some(form) => form.rename_model(name),
+            None => self.reader.rename_model(name),
+        }
+    }
+
     /// The request, its blocks named under `seed`.
     pub fn finish(self, seed: HashSeed) -> Request {
         if let Some(form) = self.form {
@@ -144,6 +169,10 @@ impl RequestScanner {
                 if let Some(token) = self.lexer.next(input) {
                     self.taking = reader.token(token);
                     self.depth = self.lexer.depth();
+                    if self.depth <= 1 {
+                        let offset = self.bytes.saturating_sub(input.len() as u64);
+                        reader.outer_token(token, self.depth, offset);
+                    }
                 }
             }
             Taking::TokenIds => {

@@ -9,6 +9,7 @@ use core::mem;
 
 use memchr::memchr;
 
+use super::model_place::{ModelPlace, Syntax};
 use super::names::{MODEL_BYTES_MAX, Name, NameFault};
 use crate::json::short::Short;
 use crate::request::{Request, RequestFault};
@@ -24,8 +25,11 @@ pub(super) struct Form {
     /// How many of these are the line end of the part's head, and not of the part.
     borrowed: usize,
     line: Vec<u8>,
+    /// Where that line begins, as long as it is the first.
+    line_begins: u64,
     field: Field,
     model: Name,
+    model_place: ModelPlace,
     stream: Short<8>,
     bytes: u64,
     fault: Option<RequestFault>,
@@ -59,8 +63,10 @@ impl Form {
             matched: 0,
             borrowed: 0,
             line: Vec::new(),
+            line_begins: 0,
             field: Field::Ignored,
             model: Name::default(),
+            model_place: ModelPlace::new(Syntax::Form),
             stream: Short::default(),
             bytes: 0,
             fault: None,
@@ -84,7 +90,7 @@ impl Form {
             chunk = rest;
             if end.is_some() {
                 let line = mem::take(&mut self.line);
-                self.line_ends(line.trim_ascii_end());
+                self.line_ends(line.trim_ascii_end(), self.offset(chunk));
                 self.line = line;
                 self.line.clear();
             }
@@ -101,11 +107,33 @@ impl Form {
         self.bytes
     }
 
-    pub(super) fn finish(mut self) -> Request {
-        let mut faults = Vec::new();
+    pub(super) fn model(&self) -> Option<&str> {
+        self.model.text()
+    }
+
+    pub(super) fn model_place(&self) -> Option<&ModelPlace> {
+        let is_read = self.fault.is_none() && self.is_complete();
+        is_read.then_some(&self.model_place)
+    }
+
+    pub(super) fn rename_model(&mut self, name: &str) {
+        self.model = Name::of(name, MODEL_BYTES_MAX);
+    }
+
+    /// Where what is left of the chunk begins.
+    fn offset(&self, chunk: &[u8]) -> u64 {
+        self.bytes.saturating_sub(chunk.len() as u64)
+    }
+
+    fn is_complete(&self) -> bool {
         // The last delimiter needs no line end.
         let is_last = self.place == Place::AfterDelimiter && self.line.starts_with(b"--");
-        if self.fault.is_none() && self.place != Place::End && !is_last {
+        is_last || self.place == Place::End
+    }
+
+    pub(super) fn finish(mut self) -> Request {
+        let mut faults = Vec::new();
+        if self.fault.is_none() && !self.is_complete() {
             self.fault = Some(RequestFault::Truncated { offset: self.bytes });
         }
         faults.extend(self.fault);
@@ -125,9 +153,10 @@ impl Form {
         }
     }
 
-    fn line_ends(&mut self, line: &[u8]) {
+    /// Takes a line without its end; `end` is where the next one begins.
+    fn line_ends(&mut self, line: &[u8], end: u64) {
         match self.place {
-            Place::FirstLine if line.is_empty() => {}
+            Place::FirstLine if line.is_empty() => self.line_begins = end,
             Place::FirstLine => {
                 let boundary = line.strip_prefix(b"--").unwrap_or_default();
                 if boundary.is_empty() || BOUNDARY_BYTES_MAX < boundary.len() {
@@ -135,6 +164,8 @@ impl Form {
                     self.fault = Some(RequestFault::NotAForm { offset: 0 });
                 }
                 self.delimiter.extend_from_slice(line);
+                self.model_place.open(self.line_begins);
+                self.model_place.begin(self.line_begins);
                 self.place = Place::Head;
             }
             Place::Head if line.is_empty() => self.begin_part(),
@@ -158,13 +189,16 @@ impl Form {
 
     fn begin_part(&mut self) {
         match self.field {
-            Field::Model => self.model = Name::begin(),
+            Field::Model => {
+                self.model = Name::begin();
+                self.model_place.found(0);
+            }
             Field::Stream => self.stream.clear(),
             Field::Ignored => {}
         }
         // A part may be empty and share its line end with the head.
-        self.matched = 2;
-        self.borrowed = 2;
+        self.matched = LINE_END_BYTES;
+        self.borrowed = LINE_END_BYTES;
         self.place = Place::Part;
     }
 
@@ -199,6 +233,9 @@ impl Form {
                 if self.field == Field::Model {
                     self.model.end();
                 }
+                let line = self.delimiter.len().saturating_sub(LINE_END_BYTES) as u64;
+                self.model_place
+                    .begin(self.offset(chunk).saturating_sub(line));
                 self.place = Place::AfterDelimiter;
                 return;
             }
@@ -256,7 +293,10 @@ fn parameter_value(text: &[u8]) -> Option<(&[u8], &[u8])> {
 const TRUE: [&[u8]; 3] = [b"true", b"True", b"1"];
 
 /// Bytes of a line of a part's head that are looked at; a file may have a long name.
-const LINE_BYTES_MAX: usize = 1024;
+pub(super) const LINE_BYTES_MAX: usize = 1024;
+
+/// Bytes of the line end before a delimiter.
+const LINE_END_BYTES: usize = 2;
 
 /// Bytes of a boundary: the limit of RFC 2046.
 const BOUNDARY_BYTES_MAX: usize = 70;

@@ -90,6 +90,37 @@ pub(super) fn read(shape: Shape, body: &[u8], seed: HashSeed) -> Option<Request>
     Some(request)
 }
 
+/// The body with its model called `name`, which has to need no escapes; `None` as for [`read`].
+pub(super) fn rename(shape: Shape, body: &str, name: &str) -> Option<String> {
+    let members: Members<'_> = serde_json::from_str(body).ok()?;
+    let at = |text: &str| text.as_ptr() as usize - body.as_ptr() as usize;
+    let mut end = 0;
+    let mut places = Vec::new();
+    for (key, value) in &members.0 {
+        let begins = end + body[end..].find('"')?;
+        end = at(value.get()) + value.get().len();
+        places.push((key.as_str(), begins, at(value.get())..end));
+    }
+    let is_model =
+        |key: &str| key == "model" || shape == Shape::SglangGenerate && key == "lora_path";
+    let Some(last) = places.iter().rposition(|it| is_model(it.0)) else {
+        let comma = if places.is_empty() { "" } else { "," };
+        let member = alloc::format!("{{\"model\":\"{name}\"{comma}");
+        return Some(body.replacen('{', &member, 1));
+    };
+    let (key, _, value) = &places[last];
+    let mut renamed = String::from(body);
+    renamed.replace_range(value.clone(), &alloc::format!("\"{name}\""));
+    for at in (0..last).rev() {
+        if places[at].0 == *key {
+            renamed.replace_range(places[at].1..places[at + 1].1, "");
+        } else if is_model(places[at].0) {
+            break;
+        }
+    }
+    Some(renamed)
+}
+
 fn output_cap(shape: Shape, body: &Members<'_>) -> Option<u64> {
     let cap = |key| body.last(key).and_then(integer);
     let nested = |key| {

@@ -31,6 +31,14 @@ impl Name {
         Self::Open(Vec::new())
     }
 
+    /// This text, unless it is too long.
+    pub(super) fn of(text: &str, bytes_max: usize) -> Self {
+        let mut name = Self::begin();
+        name.push(text.as_bytes(), bytes_max);
+        name.end();
+        name
+    }
+
     pub(super) fn push(&mut self, text: &[u8], bytes_max: usize) {
         if let Self::Open(name) = self {
             if bytes_max - name.len() < text.len() {
@@ -44,6 +52,14 @@ impl Name {
     pub(super) fn end(&mut self) {
         if let Self::Open(name) = self {
             *self = Self::Text(mem::take(name));
+        }
+    }
+
+    /// The text, when it has ended and is one.
+    pub(super) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(name) => str::from_utf8(name).ok(),
+            _ => None,
         }
     }
 

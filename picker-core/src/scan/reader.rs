@@ -1,6 +1,7 @@
 //! From tokens to a [`Request`]: what each value of a body means.
 
 mod messages;
+mod model;
 mod prompt;
 
 use alloc::boxed::Box;
@@ -11,6 +12,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use super::billing::Billing;
 use super::features::Features;
 use super::fields::{Field, KEY_BYTES_MAX, Mark, OutputCap, Place};
+use super::model_place::{ModelPlace, Syntax};
 use super::names::{CACHE_SALT_BYTES_MAX, MODEL_BYTES_MAX, Name, NameFault};
 use super::prompts::{PromptList, Section, Sections, group_of};
 use crate::block::HashSeed;
@@ -27,6 +29,7 @@ pub(super) struct Reader {
     key: Short<KEY_BYTES_MAX>,
     field: Field,
     model: Name,
+    model_place: ModelPlace,
     cache_salt: Name,
     stream: bool,
     output_cap_preferred: Option<u64>,
@@ -87,6 +90,7 @@ impl Reader {
             key: Short::default(),
             field: Field::Ignored,
             model: Name::default(),
+            model_place: ModelPlace::new(Syntax::Json),
             cache_salt: Name::default(),
             stream: false,
             output_cap_preferred: None,
@@ -293,11 +297,7 @@ impl Reader {
                 return Taking::Text(Target::CacheSalt);
             }
             (Field::CacheSalt, _) => self.cache_salt = no_name(token),
-            (Field::Model, Token::String) => {
-                self.model = Name::begin();
-                return Taking::Text(Target::Model);
-            }
-            (Field::Model, _) => self.model = no_name(token),
+            (Field::Model, _) => return self.model_value(token),
             (Field::OutputCap(cap), _) => {
                 let cap = match cap {
                     OutputCap::Preferred => &mut self.output_cap_preferred,
@@ -360,7 +360,7 @@ fn mixed(origin: u64, media: &Media) -> u64 {
     xxh3_64(parts.map(u64::to_le_bytes).as_flattened())
 }
 
-fn no_name(token: Token) -> Name {
+pub(super) fn no_name(token: Token) -> Name {
     match token {
         Token::Null => Name::Absent,
         _ => Name::NotText,

@@ -15,6 +15,7 @@ mod form;
 mod generate;
 mod json;
 mod limits;
+mod model_place;
 mod prompts;
 mod shapes;
 mod twin;

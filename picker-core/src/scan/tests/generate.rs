@@ -252,7 +252,7 @@ fn part(draw: &mut Draw) -> String {
     object(draw, members)
 }
 
-fn any(draw: &mut Draw, depth: usize) -> String {
+pub(super) fn any(draw: &mut Draw, depth: usize) -> String {
     match draw.below(if depth == 0 { 5 } else { 7 }) {
         0 => "null".into(),
         1 => "true".into(),
@@ -319,7 +319,7 @@ fn object(draw: &mut Draw, members: Vec<(String, String)>) -> String {
     out
 }
 
-fn blank(draw: &mut Draw) -> &'static str {
+pub(super) fn blank(draw: &mut Draw) -> &'static str {
     ["", "", "", " ", "\n\t", "\r\n  "][draw.below(6)]
 }
 
@@ -334,7 +334,7 @@ fn string(draw: &mut Draw, end: usize) -> String {
 }
 
 /// A JSON string for `text`, now and then escaped where it need not be.
-fn spell(draw: &mut Draw, text: &str) -> String {
+pub(super) fn spell(draw: &mut Draw, text: &str) -> String {
     let mut out = String::from("\"");
     for letter in text.chars() {
         let simple = match letter {
