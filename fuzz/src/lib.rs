@@ -21,6 +21,7 @@ pub mod metric_spec;
 pub mod metrics;
 pub mod models;
 pub mod registry;
+pub mod rename;
 pub mod request;
 pub mod response;
 pub mod ring;
@@ -129,6 +130,7 @@ targets! {
     metrics 8192 "metrics pages, of every engine"
     models 4096 "lists of the models that a server has"
     registry 2048 "registrations, the lease and discovery requests"
+    rename 4096 "request bodies whose model gets another name, of every API"
     request 4096 "request bodies, of every API"
     response 4096 "response bodies, of every kind"
     ring 4096 "ring entries in shared data"
