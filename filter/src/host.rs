@@ -237,6 +237,14 @@ pub(crate) fn buffer(buffer: Buffer, start: usize, size: usize) -> Vec<u8> {
     }
 }
 
+/// Puts `bytes` in the place of all that a buffer holds.
+pub(crate) fn replace_buffer(buffer: Buffer, bytes: &[u8]) -> Result<(), HostError> {
+    // Envoy replaces a buffer whole or not at all; no buffer is longer than this.
+    let all = usize::MAX;
+    // SAFETY: the host copies the slice before it returns.
+    result(unsafe { proxy_set_buffer_bytes(buffer as u32, 0, all, bytes.as_ptr(), bytes.len()) })
+}
+
 /// A property of the stream; `None` when it has none of that path.
 pub(crate) fn property(path: &[&str]) -> Option<Vec<u8>> {
     let path = path.join("\0");
@@ -542,6 +550,13 @@ unsafe extern "C" {
         headers: *const u8,
         headers_size: usize,
         grpc_status: i32,
+    ) -> u32;
+    fn proxy_set_buffer_bytes(
+        buffer: u32,
+        start: usize,
+        size: usize,
+        data: *const u8,
+        data_size: usize,
     ) -> u32;
     fn proxy_set_effective_context(context: u32) -> u32;
     fn proxy_set_property(

@@ -11,6 +11,7 @@ mod host;
 mod pages;
 mod reading;
 mod refusing;
+mod renaming;
 mod root;
 mod sent;
 mod stats;
@@ -20,6 +21,7 @@ mod test_hooks;
 mod trust;
 mod verdict;
 mod waiting;
+mod whose;
 mod worker;
 
 use proxy_wasm::traits::RootContext;

@@ -1,18 +1,20 @@
 //! A request's body while it is read.
 
 use codecs::{Coding, DecodeError, Decoder};
-use picker_core::{HashSeed, Refusal, Request, RequestFault, RequestScanner, Shape};
+use picker_core::{HashSeed, Pools, Refusal, Request, RequestFault, RequestScanner, Shape};
 
 use crate::host::{self, Buffer};
+use crate::renaming::{self, Unrenamed};
 
 /// What a stream holds while its body comes.
 pub(crate) struct Reading {
-    pub(crate) pool: usize,
+    /// The pools of which one will be its own.
+    pub(crate) pools: Pools,
     scanner: RequestScanner,
     encoding: Encoding,
     decoder: Option<Decoder>,
     limit: u64,
-    /// Bytes of the body that were read, as they were sent.
+    /// Bytes of the body that were read, as they came or as they were put in its place.
     read: usize,
 }
 
@@ -51,9 +53,9 @@ impl Encoding {
 
 impl Reading {
     /// `limit` is for the body as it was sent and for what is decoded of it.
-    pub(crate) fn new(pool: usize, shape: Shape, encoding: Encoding, limit: u64) -> Self {
+    pub(crate) fn new(pools: Pools, shape: Shape, encoding: Encoding, limit: u64) -> Self {
         Self {
-            pool,
+            pools,
             scanner: RequestScanner::new(shape),
             encoding,
             decoder: match encoding {
@@ -65,7 +67,7 @@ impl Reading {
         }
     }
 
-    /// How the body is encoded, and how much of it was read.
+    /// How the body in the host's buffer is encoded, and how much of it was read.
     pub(crate) fn how(&self) -> (Encoding, u64) {
         (self.encoding, self.read as u64)
     }
@@ -102,13 +104,32 @@ impl Reading {
         self.take(&body)
     }
 
-    /// The request, once the body is complete.
-    pub(crate) fn finish(mut self, seed: HashSeed) -> Result<Request, Unread> {
-        if let Some(decoder) = self.decoder.take() {
-            let decoded = decoder.finish(&mut |piece| self.scanner.push(piece));
-            decoded.map_err(|error| self.unread(error))?;
-        }
-        Ok(self.scanner.finish(seed))
+    /// Says that the body is complete.
+    pub(crate) fn complete(&mut self) -> Result<(), Unread> {
+        let Some(decoder) = self.decoder.take() else {
+            return Ok(());
+        };
+        let decoded = decoder.finish(&mut |piece| self.scanner.push(piece));
+        decoded.map_err(|error| self.unread(error))
+    }
+
+    /// The model that the complete body asks for.
+    pub(crate) fn model(&self) -> Option<&str> {
+        self.scanner.model()
+    }
+
+    /// Lets the complete body ask for another model, also where the host keeps it for the server.
+    pub(crate) fn rename(&mut self, name: &str) -> Result<(), Unrenamed> {
+        let place = self.scanner.model_place().ok_or(Unrenamed::Unread)?;
+        self.read = renaming::rename(place, name, (self.encoding, self.limit))?;
+        self.encoding = Encoding::Identity;
+        self.scanner.rename_model(name);
+        Ok(())
+    }
+
+    /// The request of the complete body.
+    pub(crate) fn finish(self, seed: HashSeed) -> Request {
+        self.scanner.finish(seed)
     }
 
     fn unread(&self, error: DecodeError) -> Unread {

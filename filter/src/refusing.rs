@@ -1,6 +1,6 @@
 //! Our own answers.
 
-use picker_core::{Refusal, Shape, Stat};
+use picker_core::{ListModels, Pools, Refusal, Shape, Stat};
 
 use crate::host::{self, Host, HostError};
 use crate::worker::Worker;
@@ -35,21 +35,29 @@ impl Worker {
         replied
     }
 
-    /// Answers the current stream with the models of pool `index`, while none of its endpoints is
-    /// ready to say them; whether it did.
-    pub(crate) fn list_models(&mut self, index: usize) -> bool {
-        let (Some(config), Some(pool)) = (self.config.pools.get(index), self.pools.get_mut(index))
-        else {
+    /// Answers the current stream with the models of `pools`, where the configuration says that the
+    /// picker does so now; whether it did.
+    pub(crate) fn list_models(&mut self, pools: Pools) -> bool {
+        // Workers learn of endpoints at different times; whoever asks twice is told the same.
+        let now = host::now();
+        for place in pools.iter() {
+            if let Some(pool) = self.pools.get_mut(place) {
+                pool.pool.refresh(&Host, now);
+            }
+        }
+        let mut known = pools.iter().filter_map(|it| self.pools.get(it));
+        let is_always = self.config.list_models == ListModels::Always;
+        if !is_always && known.clone().any(|it| it.pool.has_endpoints()) {
+            return false;
+        }
+        let served = known.clone().flat_map(|it| it.pool.served_models());
+        let Some(list) = self.config.model_list(pools, served) else {
             return false;
         };
-        // Workers learn of endpoints at different times; whoever asks twice is told the same.
-        pool.pool.refresh(&Host, host::now());
-        let list = config.model_list().filter(|_| !pool.pool.has_endpoints());
-        list.is_some_and(|list| {
-            let _ = host::set_filter_state("picker", &format!("pool={} models", config.name));
-            let headers = [("content-type", "application/json")];
-            host::reply(200, "picker_models", &headers, &list).is_ok()
-        })
+        let name = known.next().map_or("", |it| it.pool.name());
+        let _ = host::set_filter_state("picker", &format!("pool={name} models"));
+        let headers = [("content-type", "application/json")];
+        host::reply(200, "picker_models", &headers, &list).is_ok()
     }
 }
 

@@ -10,6 +10,7 @@ use proxy_wasm::types::Action;
 use crate::heads::{asked, read_head};
 use crate::host::{self, HeaderMap, Headers, Host};
 use crate::reading::{Encoding, Reading, Unread};
+use crate::renaming::Unrenamed;
 use crate::sent::Sent;
 use crate::waiting::{Settled, Waiting};
 use crate::worker::Worker;
@@ -77,17 +78,20 @@ impl HttpContext for Stream {
                 self.count_unreadable(pool, is_unreadable);
                 self.decide(pool, Request::bodiless(), None)
             }
-            Course::ListModels(pool) => {
-                if self.worker.borrow_mut().list_models(pool) {
-                    Action::Pause
-                } else {
-                    self.decide(pool, Request::bodiless(), None)
+            Course::ListModels(pools) => {
+                if self.worker.borrow_mut().list_models(pools) {
+                    return Action::Pause;
+                }
+                let pool = self.worker.borrow().config.default_pool(pools);
+                match pool {
+                    Some(pool) => self.decide(pool, Request::bodiless(), None),
+                    None => Action::Continue,
                 }
             }
             Course::Refuse(pool, refusal, shape) => self.refuse(pool, refusal, shape),
-            Course::Read(pool, shape) => {
-                let limit = self.worker.borrow().config.pools[pool].limits;
-                let reading = Reading::new(pool, shape, encoding, limit.request_body_bytes);
+            Course::Read(pools, shape) => {
+                let limit = self.worker.borrow().config.body_limit(pools);
+                let reading = Reading::new(pools, shape, encoding, limit);
                 self.phase = Phase::Reading(Box::new(reading));
                 Action::Pause
             }
@@ -158,18 +162,40 @@ impl Drop for Stream {
 impl Stream {
     /// Decides with the body that was read; does nothing when the stream is not waiting for that.
     fn decide_read(&mut self) -> Action {
-        let Phase::Reading(reading) = std::mem::replace(&mut self.phase, Phase::Passing) else {
+        let Phase::Reading(mut reading) = std::mem::replace(&mut self.phase, Phase::Passing) else {
             return Action::Continue;
         };
-        let pool = reading.pool;
-        let Some(seed) = self.worker.borrow().pools.get(pool).map(|pool| pool.seed) else {
-            return Action::Continue;
-        };
-        let (shape, read) = (reading.shape(), reading.how());
-        match reading.finish(seed) {
-            Ok(request) => self.decide_with(pool, request, read),
-            Err(unread) => self.go_on_unread((pool, shape), &unread, read),
+        if let Err(unread) = reading.complete() {
+            return self.go_on_unread(&reading, &unread);
         }
+        let mut worker = self.worker.borrow_mut();
+        worker.tell_model(reading.model());
+        let whose = worker.whose(&reading, &self.asked, host::now());
+        drop(worker);
+        let whose = match whose {
+            Ok(Some(whose)) => whose,
+            Ok(None) => return Action::Continue,
+            Err(refusal) => return self.refuse_read(&reading, refusal),
+        };
+        if let Some(name) = &whose.name {
+            match reading.rename(name) {
+                Ok(()) => {
+                    if let Some(pool) = self.worker.borrow_mut().pools.get_mut(whose.pool) {
+                        pool.stats.add(Stat::ModelRewrites, 1);
+                    }
+                }
+                Err(Unrenamed::Body(_)) => {
+                    return self.refuse_read(&reading, Refusal::ModelUnclear);
+                }
+                // The server judges a body that cannot be read, and the host does as it can.
+                Err(Unrenamed::Unread | Unrenamed::Host(_)) => {}
+            }
+        }
+        let Some(seed) = self.worker.borrow().pools.get(whose.pool).map(|it| it.seed) else {
+            return Action::Continue;
+        };
+        let read = reading.how();
+        self.decide_with(whose.pool, reading.finish(seed), read)
     }
 
     /// Goes on without the body, which may still be coming.
@@ -177,23 +203,31 @@ impl Stream {
         let Phase::Reading(reading) = std::mem::replace(&mut self.phase, Phase::Passing) else {
             return Action::Continue;
         };
-        let (pool, shape) = (reading.pool, reading.shape());
-        self.go_on_unread((pool, shape), unread, reading.how())
+        self.go_on_unread(&reading, unread)
     }
 
-    fn go_on_unread(
-        &mut self,
-        (pool, shape): (usize, Shape),
-        unread: &Unread,
-        (_, bytes): (Encoding, u64),
-    ) -> Action {
+    fn go_on_unread(&mut self, reading: &Reading, unread: &Unread) -> Action {
         match unread {
-            Unread::Refused(refusal) => self.refuse(pool, *refusal, Some(shape)),
+            Unread::Refused(refusal) => self.refuse_read(reading, *refusal),
             Unread::Undecodable(fault) => {
+                let pool = self.worker.borrow().config.default_pool(reading.pools);
+                let Some(pool) = pool else {
+                    return Action::Continue;
+                };
                 // What could not be read once is not read again.
-                let request = Request::unread(shape, *fault);
-                self.decide_with(pool, request, (Encoding::Unknown, bytes))
+                let request = Request::unread(reading.shape(), *fault);
+                self.decide_with(pool, request, (Encoding::Unknown, reading.how().1))
             }
+        }
+    }
+
+    /// Refuses a request of which it may not be known to which of its pools it belongs; one of no
+    /// pool goes on.
+    fn refuse_read(&mut self, reading: &Reading, refusal: Refusal) -> Action {
+        let pool = self.worker.borrow().config.default_pool(reading.pools);
+        match pool {
+            Some(pool) => self.refuse(pool, refusal, Some(reading.shape())),
+            None => Action::Continue,
         }
     }
 

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use picker_core::{
-    FailureMode, Pick, Refusal, Request, RunId, Shape, SortedMap, Span, Stat, Timestamp, Turn,
-    WaitId,
+    FailureMode, Pick, Pools, Refusal, Request, RunId, Shape, SortedMap, Span, Stat, Timestamp,
+    Turn, WaitId,
 };
 
 use crate::host::{self, Host, HostError};
@@ -100,11 +100,9 @@ impl Waiting {
         let pool = worker.config.pools.get(self.pool);
         let seed = worker.pools.get(self.pool).map(|it| it.seed);
         let limit = pool.map_or(0, |it| it.limits.request_body_bytes);
-        let mut reading = Reading::new(self.pool, shape, encoding, limit);
-        let read = reading.read_all().and_then(|()| match seed {
-            Some(seed) => reading.finish(seed),
-            None => Ok(Request::bodiless()),
-        });
+        let mut reading = Reading::new(Pools::default(), shape, encoding, limit);
+        let read = reading.read_all().and_then(|()| reading.complete());
+        let read = read.map(|()| seed.map_or_else(Request::bodiless, |it| reading.finish(it)));
         match read {
             Ok(read) => Request {
                 prompts: read.prompts,

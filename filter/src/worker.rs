@@ -17,7 +17,7 @@ pub(crate) struct Worker {
     pub(crate) config: Config,
     pub(crate) pools: Vec<WorkerPool>,
     pub(crate) draws: Draws,
-    /// The names, in lower case, of request headers that plans ask for.
+    /// The names, in lower case, of request headers that pools ask for.
     pub(crate) asked: Vec<String>,
     /// Whether some pool lets requests wait.
     pub(crate) queues: bool,
@@ -54,7 +54,11 @@ impl Worker {
             let priority = trust.priority_source(pool);
             let trusted = priority.into_iter().chain(trust.fairness_source(pool));
             let trusted = trusted.flat_map(TrustSource::headers);
-            for name in pool.plan.headers.iter().chain(trusted) {
+            let sticky = pool
+                .rewrites
+                .iter()
+                .filter_map(|it| it.sticky_header.as_ref());
+            for name in pool.plan.headers.iter().chain(trusted).chain(sticky) {
                 if !asked.contains(name) {
                     asked.push(name.clone());
                 }
@@ -111,6 +115,8 @@ impl Worker {
         for index in 0..self.pools.len() {
             self.expire(index, now);
             self.run_turns(index, None, now);
+            // Whoever writes last may have read the board first, and leave an older number.
+            self.show_waiting(index, now);
         }
     }
 

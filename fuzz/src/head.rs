@@ -61,9 +61,11 @@ fn follows_its_head(config: &Config, head: &Head<'_>, course: Course) {
     let may_wait = !head.ends && !head.upgrades && !head.encoded && head.method != "CONNECT";
     match course {
         Course::Pass => unreachable!("the last pool takes every request"),
-        Course::Decide(pool) | Course::ListModels(pool) => assert!(pool < config.pools.len()),
-        Course::Read(pool, shape) => {
-            let limit = config.pools[pool].limits.request_body_bytes;
+        Course::Decide(pool) => assert!(pool < config.pools.len()),
+        Course::ListModels(pools) => assert!(config.default_pool(pools).is_some()),
+        Course::Read(pools, shape) => {
+            assert!(config.default_pool(pools).is_some());
+            let limit = config.body_limit(pools);
             assert!(may_wait && head.content_length.is_none_or(|length| length <= limit));
             assert_eq!(
                 Shape::of_path(&head.path, &config.paths.prefixes),

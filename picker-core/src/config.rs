@@ -10,6 +10,7 @@ mod catalogue;
 mod error;
 mod filter;
 mod limits;
+mod names;
 mod nearest;
 mod node;
 mod picker;
@@ -32,12 +33,14 @@ use crate::endpoint::Address;
 use crate::engine::EngineKind;
 use crate::plan::Plan;
 use crate::pool::Labels;
+use crate::rewrite::RewriteRule;
 use crate::session::SessionKey;
 use crate::sort::sort_by;
 use crate::time::Span;
 use crate::trust::Trust;
 
 pub use error::{AddressFault, Cause, ConfigError, ConfigWarning, Wanted};
+pub(crate) use limits::REQUEST_BODY_BYTES;
 use limits::*;
 pub use limits::{CONFIG_ERRORS_MAX, SCRAPE_INTERVAL_MIN};
 use node::{Node, Report};
@@ -58,7 +61,8 @@ pub enum Role {
 /// The configuration of the filter.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// At least one; a request belongs to the first that matches.
+    /// At least one, unless routes are told the model; a request belongs to one that matches and that
+    /// serves its model.
     pub pools: Vec<PoolConfig>,
     /// How Envoy is told the pick.
     pub destination: Destination,
@@ -68,10 +72,38 @@ pub struct Config {
     pub session_key: Option<SessionKey>,
     /// Whether a request whose body cannot be read is refused instead of routed by load.
     pub strict: bool,
+    /// Whether a request is refused that names a model which no pool serves.
+    pub strict_models: bool,
+    /// Who answers which models there are.
+    pub list_models: ListModels,
+    /// Whether routes are told the model of a request by headers, and which base models have which
+    /// adapters.
+    pub model_headers: Option<Vec<BaseModel>>,
     /// Where the priorities and the tenants of requests are found.
     pub trust: Trust,
     /// What was read differently from what is written.
     pub warnings: Vec<ConfigWarning>,
+}
+
+/// Who answers which models there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ListModels {
+    /// `whenEmpty`: the picker while no endpoint is ready, else an endpoint.
+    #[default]
+    WhenEmpty,
+    /// `always`: the picker, with the models of all pools that match.
+    Always,
+    /// `never`: an endpoint, if there is one.
+    Never,
+}
+
+/// A model and what is fine-tuned of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BaseModel {
+    /// Its name.
+    pub model: String,
+    /// The names of its adapters.
+    pub adapters: Vec<String>,
 }
 
 /// One pool.
@@ -81,9 +113,16 @@ pub struct PoolConfig {
     pub name: String,
     /// Which requests are the pool's.
     pub matches: Match,
-    /// The names of the models that it serves, and patterns of such names with a `*` each, none
-    /// twice; what is listed while there is no endpoint to ask.
+    /// The names of the models that it serves, and prefixes of such names with a `*` behind, none
+    /// twice; every model when there is none.
     pub models: Vec<String>,
+    /// The rules by which models get the names that they have at the servers, no name in two of
+    /// them.
+    pub rewrites: Vec<RewriteRule>,
+    /// Whether answers show the name that the client has used.
+    pub public_names: bool,
+    /// Which pool serves its requests while it has no endpoint.
+    pub fallback: Option<Fallback>,
     /// The engine of endpoints whose labels name none.
     pub engine: EngineKind,
     /// At least one, no address twice, all of them on active ports.
@@ -102,6 +141,15 @@ pub struct PoolConfig {
     pub failure_mode: FailureMode,
     /// The pool's limits.
     pub limits: Limits,
+}
+
+/// The pool that stands in for another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fallback {
+    /// Its name.
+    pub pool: String,
+    /// The name that the model has there; by its own rules when it is `None`.
+    pub model: Option<String>,
 }
 
 /// Which requests belong to a pool: those that one value of every list that has values fits. No
@@ -249,8 +297,9 @@ impl PoolConfig {
     /// The models that it is known to serve while there is no endpoint to ask: those that are named,
     /// not those that a pattern fits.
     pub fn listed_models(&self) -> impl Iterator<Item = &str> {
-        let names = self.models.iter().map(String::as_str);
-        names.filter(|it| !it.contains('*'))
+        let names = self.models.iter();
+        let names = names.chain(self.rewrites.iter().flat_map(|it| &it.models));
+        names.map(String::as_str).filter(|it| !it.contains('*'))
     }
 
     /// How much a request matters that names this objective; 0 when there is none of that name.
@@ -272,7 +321,7 @@ impl Match {
     }
 
     /// Whether every request that fits `other` fits this one too.
-    fn covers(&self, other: &Self) -> bool {
+    pub(crate) fn covers(&self, other: &Self) -> bool {
         let covers = |ours: &[String], theirs: &[String], fits: fn(&str, &str) -> bool| {
             let covered = |their: &String| ours.iter().any(|our| fits(our, their));
             ours.is_empty() || (!theirs.is_empty() && theirs.iter().all(covered))
@@ -324,6 +373,12 @@ fn is_header_name(text: &str) -> bool {
         && !text.is_empty()
         && text.bytes().all(is_token)
         && !text.eq_ignore_ascii_case("host")
+}
+
+/// Whether `text` can stand in a header as it is.
+pub fn is_header_value(text: &str) -> bool {
+    let is_good = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    text.len() <= TEXT_BYTES_MAX && text.trim() == text && text.bytes().all(is_good)
 }
 
 /// Whether `text` is the path of a request, without query.

@@ -5,10 +5,11 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::config::{Config, Match, Paths};
+use crate::config::{Config, Match, Paths, REQUEST_BODY_BYTES};
 use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::shape::{Shape, is_model_list};
+use crate::whose::Pools;
 
 /// What the decision needs of a request's headers and of the host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -44,42 +45,55 @@ pub enum Course {
     /// It is decided by load alone, and its body, if any, streams through. Holds the place of the
     /// pool.
     Decide(usize),
-    /// It asks which models there are, and the pool names some: it is answered with these when no
-    /// endpoint is ready, and decided by load else. Holds the place of the pool.
-    ListModels(usize),
-    /// It waits for its body. Holds the place of the pool and the API that was called.
-    Read(usize, Shape),
+    /// It asks which models there are, which the picker may know: it is answered with these, where
+    /// [`Config::model_list`] has some for it, and decided by load else. Holds the pools that it
+    /// asks for.
+    ListModels(Pools),
+    /// It waits for its body. Holds the pools of which one will be its own, none where the body is
+    /// only read to tell routes the model; and the API that was called.
+    Read(Pools, Shape),
     /// It is answered at once. Holds the place of the pool and the API that was called, if known.
     Refuse(usize, Refusal, Option<Shape>),
 }
 
 impl Config {
-    /// How a request with this head goes on: the first pool that matches is its pool.
+    /// How a request with this head goes on.
     pub fn course(&self, head: &Head<'_>) -> Course {
-        let Some(pool) = self.pools.iter().position(|pool| pool.matches.takes(head)) else {
-            return Course::Pass;
+        let matching = self.pools.iter().enumerate();
+        let matching = matching.filter(|(_, pool)| pool.matches.takes(head));
+        let pools: Pools = matching.map(|(place, _)| place).collect();
+        let pool = self.default_pool(pools);
+        // Holding the headers of an upgrade would wait for a body that comes only after the answer.
+        let is_read = !(head.ends || head.upgrades || head.method == "CONNECT" || head.encoded);
+        let shape = || Shape::of_path(&head.path, &self.paths.prefixes).filter(|_| is_read);
+        let Some(pool) = pool else {
+            let shape = self.model_headers.as_ref().and_then(|_| shape());
+            return shape.map_or(Course::Pass, |shape| Course::Read(pools, shape));
         };
         if self.paths.is_admin(&head.path) {
             return Course::Refuse(pool, Refusal::AdminPath, None);
         }
         let lists = ["GET", "HEAD"].contains(&&*head.method)
-            && self.pools[pool].listed_models().next().is_some()
+            && self.may_list(pools)
             && is_model_list(&head.path, &self.paths.prefixes);
         if lists {
-            return Course::ListModels(pool);
+            return Course::ListModels(pools);
         }
-        // Holding the headers of an upgrade would wait for a body that comes only after the answer.
-        if head.ends || head.upgrades || head.method == "CONNECT" || head.encoded {
-            return Course::Decide(pool);
-        }
-        let Some(shape) = Shape::of_path(&head.path, &self.paths.prefixes) else {
+        let Some(shape) = shape() else {
             return Course::Decide(pool);
         };
-        let limit = self.pools[pool].limits.request_body_bytes;
+        let limit = self.body_limit(pools);
         if head.content_length.is_some_and(|length| length > limit) {
             return Course::Refuse(pool, Refusal::BodyTooLarge { limit }, Some(shape));
         }
-        Course::Read(pool, shape)
+        Course::Read(pools, shape)
+    }
+
+    /// How many bytes a body may have while it is not known to which of these pools it belongs.
+    pub fn body_limit(&self, pools: Pools) -> u64 {
+        let limits = pools.iter().filter_map(|it| self.pools.get(it));
+        let largest = limits.map(|it| it.limits.request_body_bytes).max();
+        largest.unwrap_or(REQUEST_BODY_BYTES)
     }
 
     /// Why a request that was read is answered by us all the same: its body cannot be read, and the
@@ -193,6 +207,10 @@ mod tests {
         }
     }
 
+    fn only() -> Pools {
+        [0].into_iter().collect()
+    }
+
     fn chat() -> Head<'static> {
         Head {
             method: "POST".into(),
@@ -209,7 +227,7 @@ mod tests {
         );
         let too_large = Refusal::BodyTooLarge { limit: 1000 };
         for (head, course) in [
-            (chat(), Course::Read(0, Shape::ChatCompletions)),
+            (chat(), Course::Read(only(), Shape::ChatCompletions)),
             (
                 Head {
                     ends: true,
@@ -250,7 +268,7 @@ mod tests {
                     content_length: Some(1000),
                     ..chat()
                 },
-                Course::Read(0, Shape::ChatCompletions),
+                Course::Read(only(), Shape::ChatCompletions),
             ),
             (
                 Head {
@@ -281,7 +299,7 @@ mod tests {
             ))
         };
         let [named, pattern, none] = [r#""m""#, r#""m*""#, ""].map(document);
-        let (lists, decides) = (Course::ListModels(0), Course::Decide(0));
+        let (lists, decides) = (Course::ListModels(only()), Course::Decide(0));
         for (config, method, path, course) in [
             (&named, "GET", "/v1/models", lists),
             (&named, "HEAD", "/v1/models/?a", lists),

@@ -62,6 +62,7 @@ mod registry;
 mod replica;
 mod request;
 mod response;
+mod rewrite;
 mod ring;
 mod role;
 mod saturation;
@@ -86,6 +87,7 @@ mod timing;
 mod topology;
 mod trust;
 mod twin;
+mod whose;
 
 pub use adapter::AdapterFit;
 pub use admitter::{Admitter, Fullness};
@@ -97,10 +99,10 @@ pub use cel::{Expression, ExpressionError, ExpressionFault, UsageReport};
 pub use claim::{Claim, property_text};
 pub use collector::{Collector, PERIOD_MAX, PoolScrape};
 pub use config::{
-    AddressFault, CONFIG_ERRORS_MAX, CacheConfig, Cause, Config, ConfigError, ConfigWarning,
-    Destination, EndpointConfig, FailureMode, Limits, Match, Objective, Paths, PoolConfig, Role,
-    SCRAPE_INTERVAL_MIN, ScrapeConfig, Wanted, config_schema, parse as parse_config, parse_picker,
-    picker_schema,
+    AddressFault, BaseModel, CONFIG_ERRORS_MAX, CacheConfig, Cause, Config, ConfigError,
+    ConfigWarning, Destination, EndpointConfig, FailureMode, Fallback, Limits, ListModels, Match,
+    Objective, Paths, PoolConfig, Role, SCRAPE_INTERVAL_MIN, ScrapeConfig, Wanted, config_schema,
+    is_header_value, parse as parse_config, parse_picker, picker_schema,
 };
 pub use context_length::ContextLength;
 pub use decimal::push_decimal;
@@ -165,3 +167,4 @@ pub use timing::{Timed, Timing};
 pub use topology::{Level, Topology};
 pub use trust::{DEFAULT_FLOW, FAIRNESS_ID_BYTES_MAX, Trust, TrustSource};
 pub use twin::{Held, Twins};
+pub use whose::Pools;

@@ -23,6 +23,8 @@ pub enum Refusal {
     Filtered,
     /// No endpoint that decodes passes the filters of the pool's plan.
     NoDecode,
+    /// It names its model in such a way that no other name can be put there.
+    ModelUnclear,
     /// No endpoint of the pool can be used, and its `failureMode` is `FailClose`.
     NoEndpoint,
     /// No profile of the pool's plan is for this request.
@@ -40,6 +42,8 @@ pub enum Refusal {
     Saturated,
     /// The configuration under which it waited is gone.
     ShuttingDown,
+    /// No pool serves the model that it names, and the configuration has `strictModels`.
+    UnknownModel,
     /// The body cannot be read, and the configuration is `strict`.
     Unreadable(RequestFault),
     /// It has waited for its turn as long as it may.
@@ -59,7 +63,8 @@ impl Refusal {
             | Self::QueueFullWithoutEndpoint
             | Self::ShuttingDown
             | Self::WaitedWithoutEndpoint => 503,
-            Self::Unreadable(_) => 400,
+            Self::UnknownModel => 404,
+            Self::ModelUnclear | Self::Unreadable(_) => 400,
             Self::Evicted
             | Self::Filtered
             | Self::NoDecode
@@ -94,6 +99,8 @@ impl Refusal {
             Self::WaitedTooLong => "rejected-ttl-expired",
             Self::NoProfile => "rejected-no-profile",
             Self::NotCached => "rejected-not-cached",
+            Self::ModelUnclear => "rejected-unclear-model",
+            Self::UnknownModel => "rejected-unknown-model",
             Self::Unreadable(_) => "rejected-unreadable-body",
         }
     }
@@ -106,7 +113,10 @@ impl Refusal {
                 let kind = match self {
                     Self::AdminPath => "permission_error",
                     Self::BodyTooLarge { .. } => "request_too_large",
-                    Self::NotCached | Self::Unreadable(_) => "invalid_request_error",
+                    Self::UnknownModel => "not_found_error",
+                    Self::ModelUnclear | Self::NotCached | Self::Unreadable(_) => {
+                        "invalid_request_error"
+                    }
                     _ if code == 503 => "overloaded_error",
                     _ => "rate_limit_error",
                 };
@@ -130,9 +140,11 @@ impl Refusal {
     fn kind(self) -> &'static str {
         match self {
             Self::AdminPath => "permission_denied_error",
-            Self::BodyTooLarge { .. } | Self::NotCached | Self::Unreadable(_) => {
-                "invalid_request_error"
-            }
+            Self::BodyTooLarge { .. }
+            | Self::ModelUnclear
+            | Self::NotCached
+            | Self::Unreadable(_) => "invalid_request_error",
+            Self::UnknownModel => "not_found_error",
             _ if self.status() == 503 => "service_unavailable_error",
             _ => "rate_limit_error",
         }
@@ -168,6 +180,10 @@ impl fmt::Display for Refusal {
             Self::NoEndpoint => f.write_str("no endpoint of the pool can take this request"),
             Self::NoProfile => f.write_str("no scheduling profile is for the given request"),
             Self::NotCached => f.write_str("no decode worker has the requested KV cache"),
+            Self::ModelUnclear => {
+                f.write_str("the model is named too often, or in a form with an odd boundary")
+            }
+            Self::UnknownModel => f.write_str("no server here has the requested model"),
             Self::Unreadable(RequestFault::Undecodable) => {
                 write!(f, "{} (strict)", RequestFault::Undecodable)
             }
@@ -191,6 +207,7 @@ mod tests {
     const FORBIDDEN: Kinds = (403, "permission_denied_error", "permission_error");
     const TOO_LARGE: Kinds = (413, "invalid_request_error", "request_too_large");
     const UNREADABLE: Kinds = (400, "invalid_request_error", "invalid_request_error");
+    const NOT_FOUND: Kinds = (404, "not_found_error", "not_found_error");
     const NOT_CACHED: Kinds = (412, "invalid_request_error", "invalid_request_error");
     const FULL: Kinds = (429, "rate_limit_error", "rate_limit_error");
     const NOBODY: Kinds = (503, "service_unavailable_error", "overloaded_error");
@@ -211,6 +228,8 @@ mod tests {
             (Refusal::QueueFullWithoutEndpoint, NOBODY),
             (Refusal::Saturated, FULL),
             (Refusal::ShuttingDown, NOBODY),
+            (Refusal::ModelUnclear, UNREADABLE),
+            (Refusal::UnknownModel, NOT_FOUND),
             (Refusal::Unreadable(RequestFault::ByteOrderMark), UNREADABLE),
             (Refusal::Unreadable(RequestFault::Undecodable), UNREADABLE),
             (Refusal::WaitedTooLong, FULL),
@@ -271,6 +290,8 @@ mod tests {
             ("rejected-ttl-expired", &[Refusal::WaitedTooLong]),
             ("rejected-no-profile", &[Refusal::NoProfile]),
             ("rejected-not-cached", &[Refusal::NotCached]),
+            ("rejected-unclear-model", &[Refusal::ModelUnclear]),
+            ("rejected-unknown-model", &[Refusal::UnknownModel]),
             (
                 "rejected-unreadable-body",
                 &[Refusal::Unreadable(RequestFault::Undecodable)],

@@ -39,6 +39,10 @@ pub enum Stat {
     Refusals(&'static str),
     /// Counter: requests left to the route because no endpoint was eligible.
     FailedOpen,
+    /// Counter: requests that other pools served, for this one had no endpoint.
+    Fallbacks,
+    /// Counter: requests whose model got another name.
+    ModelRewrites,
     /// Counter: headers that name another objective, or another tenant, than the one that counts.
     ObjectiveConflicts,
     /// Counter: request bodies that could not be understood.
@@ -119,6 +123,8 @@ impl Stat {
             Self::Divided(division) => ("disagg_decision_total", Some(("decision_type", division))),
             Self::Refusals(reason) => ("refusals_total", Some(("reason", reason))),
             Self::FailedOpen => ("failed_open_total", None),
+            Self::Fallbacks => ("fallbacks_total", None),
+            Self::ModelRewrites => ("model_rewrites_total", None),
             Self::ObjectiveConflicts => ("objective_conflicts_total", None),
             Self::UnreadableBodies => ("unreadable_bodies_total", None),
             Self::OverrideMissed => ("override_missed_total", None),

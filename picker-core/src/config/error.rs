@@ -191,6 +191,7 @@ pub enum Wanted {
     PluginType,
     PluginRef,
     ProfileName,
+    Targets,
 }
 
 /// What is wrong with an endpoint's address.
@@ -369,6 +370,7 @@ impl Wanted {
             Self::Address => "an IP address and a port, like 10.0.0.1:8000",
             Self::PluginType => "the type of a plugin, like queue-scorer",
             Self::PluginRef => "the name of a plugin of the list above",
+            Self::Targets => "a list of targets, like [{\"modelRewrite\": \"llama-3.1-8b\"}]",
         }
     }
 }
@@ -411,6 +413,7 @@ impl fmt::Display for Wanted {
             Self::Address => "an address",
             Self::PluginType => "a plugin type",
             Self::PluginRef => "a reference to a plugin",
+            Self::Targets => "a list of targets",
         })
     }
 }

@@ -7,18 +7,22 @@ use alloc::vec::Vec;
 use super::error::{Cause, Wanted};
 use super::node::{Node, Object};
 use super::{
-    ADMIN_PATHS_MAX, Config, DESTINATION_HEADER, Destination, PATH_PREFIXES_MAX, Paths, Role,
-    SESSION_KEY_BYTES_MIN, TEXT_BYTES_MAX, admin, is_header_name, is_path, pool, trust,
+    ADMIN_PATHS_MAX, Config, DESTINATION_HEADER, Destination, ListModels, PATH_PREFIXES_MAX, Paths,
+    Role, SESSION_KEY_BYTES_MIN, TEXT_BYTES_MAX, admin, is_header_name, is_path, names, pool,
+    trust,
 };
 use crate::session::SessionKey;
 
 /// What a filter says that picks, and pages must not.
-pub(super) const KEYS: [&str; 6] = [
+pub(super) const KEYS: [&str; 9] = [
     "pools",
     "destination",
+    "listModels",
+    "modelHeaders",
     "paths",
     "sessionKey",
     "strict",
+    "strictModels",
     "trust",
 ];
 
@@ -33,8 +37,9 @@ pub(super) fn role(root: &mut Object<'_>) -> Role {
         }
         return Role::Page;
     }
+    let model_headers = root.section_if_given("modelHeaders", names::base_models);
     Role::Filter(Box::new(Config {
-        pools: pool::pools(root),
+        pools: pool::pools(root, model_headers.is_some()),
         destination: root.section("destination", destination),
         paths: root.section("paths", |paths| Paths {
             prefixes: paths.texts("prefixes", PATH_PREFIXES_MAX, Wanted::Path, is_path),
@@ -47,6 +52,15 @@ pub(super) fn role(root: &mut Object<'_>) -> Role {
             .key("strict")
             .and_then(|it| it.boolean())
             .unwrap_or_default(),
+        strict_models: root
+            .key("strictModels")
+            .and_then(|it| it.boolean())
+            .unwrap_or_default(),
+        list_models: root
+            .key("listModels")
+            .and_then(|it| it.choice("time to list models", &LIST_MODELS))
+            .unwrap_or_default(),
+        model_headers,
         trust: root.section("trust", trust::trust),
         warnings: Vec::new(),
     }))
@@ -83,3 +97,10 @@ fn destination(section: &mut Object<'_>) -> Destination {
     let name = header.and_then(|it| it.text_that(Wanted::HeaderName, is_header_name));
     Destination::Header(name.unwrap_or(DESTINATION_HEADER).to_ascii_lowercase())
 }
+
+/// The names of [`ListModels`].
+pub(super) const LIST_MODELS: [(&str, ListModels); 3] = [
+    ("whenEmpty", ListModels::WhenEmpty),
+    ("always", ListModels::Always),
+    ("never", ListModels::Never),
+];

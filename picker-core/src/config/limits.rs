@@ -27,6 +27,21 @@ pub(super) const OBJECTIVES_MAX: usize = 64;
 /// Names of models of one pool: each may be an adapter.
 pub(super) const MODELS_MAX: usize = 1024;
 
+/// Rules of one pool that give models other names; each is looked at for every request.
+pub(super) const REWRITES_MAX: usize = 256;
+
+/// Names of one such rule, as many as an `InferenceModelRewrite` may have and more.
+pub(super) const REWRITE_MATCHES_MAX: usize = 64;
+
+/// Targets of one such rule, likewise.
+pub(super) const REWRITE_TARGETS_MAX: usize = 16;
+
+/// The most that the weight of a target may be, the usual one of routes.
+pub(super) const REWRITE_WEIGHT_MAX: u64 = 1_000_000;
+
+/// Base models whose adapters are named to other routes, and adapters of one.
+pub(super) const BASE_MODELS_MAX: usize = 256;
+
 /// Headers that one thing is looked for in, and keys that lead to a value in dynamic metadata.
 pub(super) const TRUST_NAMES_MAX: usize = 16;
 
@@ -67,7 +82,7 @@ pub(super) const REQUEST_BODY_BYTES_MIN: u64 = 1;
 pub(super) const REQUEST_BODY_BYTES_MAX: u64 = 1 << 30;
 
 /// The default body limit: prompts of a million tokens with room for pictures.
-pub(super) const REQUEST_BODY_BYTES: u64 = 32 << 20;
+pub(crate) const REQUEST_BODY_BYTES: u64 = 32 << 20;
 
 /// The shortest and the longest time that means anything here.
 pub(super) const DURATIONS: (Span, Span) = (Span::from_millis(1), Span::from_millis(3_600_000));

@@ -395,6 +395,15 @@ impl<'a> Object<'a> {
         result
     }
 
+    /// What `read` makes of the object `key`; `None` when it is left out.
+    pub(super) fn section_if_given<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> Option<T> {
+        self.key(key)?.object(read)
+    }
+
     /// The texts of the list `key`, none when it is left out.
     pub(super) fn texts(
         &mut self,

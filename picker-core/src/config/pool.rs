@@ -9,10 +9,10 @@ use super::error::{AddressFault, Cause, ConfigWarning, Wanted};
 use super::node::{Node, Object};
 use super::{
     CAPACITY_TOKENS_MAX, CacheConfig, DURATIONS, ENDPOINTS_MAX, EndpointConfig, FailureMode,
-    LABELS_MAX, Limits, MATCH_VALUES_MAX, MODELS_MAX, Match, OBJECTIVES_MAX, Objective,
-    POOL_NAME_BYTES_MAX, POOLS_MAX, PoolConfig, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES_MAX,
-    REQUEST_BODY_BYTES_MIN, SCRAPE_CLUSTER, SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT,
-    STALENESS_THRESHOLD, ScrapeConfig, TEXT_BYTES_MAX, is_path, picker,
+    LABELS_MAX, Limits, MATCH_VALUES_MAX, Match, OBJECTIVES_MAX, Objective, POOL_NAME_BYTES_MAX,
+    POOLS_MAX, PoolConfig, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MIN,
+    SCRAPE_CLUSTER, SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, STALENESS_THRESHOLD,
+    ScrapeConfig, TEXT_BYTES_MAX, is_path, names, picker,
 };
 use crate::endpoint::Address;
 use crate::engine::EngineKind;
@@ -20,14 +20,21 @@ use crate::sorted::SortedMap;
 use crate::sources::Engines;
 
 /// The pools, each with a name of its own and requests of its own.
-pub(super) fn pools(root: &mut Object<'_>) -> Vec<PoolConfig> {
-    let Some(list) = root.needed("pools", Wanted::Pools) else {
+///
+/// There may be none where `others` are told the model of a request.
+pub(super) fn pools(root: &mut Object<'_>, others: bool) -> Vec<PoolConfig> {
+    let list = if others {
+        root.key("pools")
+    } else {
+        root.needed("pools", Wanted::Pools)
+    };
+    let Some(list) = list else {
         return Vec::new();
     };
     let nodes = list.filled_list(POOLS_MAX, Wanted::Pools);
     // What is wrong in itself is not compared with others.
-    let mut good: Vec<(String, PoolConfig)> = Vec::with_capacity(nodes.len());
-    for node in nodes {
+    let mut good: Vec<(&Node<'_>, PoolConfig)> = Vec::with_capacity(nodes.len());
+    for node in &nodes {
         let before = node.mistakes();
         let Some(pool) = node.object(pool) else {
             continue;
@@ -39,13 +46,18 @@ pub(super) fn pools(root: &mut Object<'_>) -> Vec<PoolConfig> {
             node.fail(Cause::Duplicate {
                 what: "name",
                 value: pool.name.clone(),
-                first: first.clone(),
+                first: first.path().to_string(),
             });
         }
-        if let Some((by, _)) = good.iter().find(|(_, it)| it.matches.covers(&pool.matches)) {
-            node.fail(Cause::Shadowed { by: by.clone() });
+        if let Some((by, _)) = good.iter().find(|(_, it)| it.covers(&pool)) {
+            let by = by.path().to_string();
+            node.fail(Cause::Shadowed { by });
         }
-        good.push((node.path().to_string(), pool));
+        good.push((node, pool));
+    }
+    if good.len() == nodes.len() {
+        let pools: Vec<_> = good.iter().map(|(node, pool)| (*node, pool)).collect();
+        names::check_fallbacks(&pools);
     }
     good.into_iter().map(|(_, pool)| pool).collect()
 }
@@ -56,7 +68,7 @@ fn pool(pool: &mut Object<'_>) -> PoolConfig {
     let name = name.and_then(|it| it.text_that(Wanted::PoolName, is_pool_name));
     let name = name.unwrap_or_default().to_string();
     let matches = pool.section("match", matches);
-    let models = models(pool);
+    let models = names::models(pool);
     let engine = pool.key("engine").and_then(|it| engine(&it));
     let engine = engine.unwrap_or_default();
     // Which engines there are is known when the plan is read.
@@ -77,6 +89,12 @@ fn pool(pool: &mut Object<'_>) -> PoolConfig {
     PoolConfig {
         matches,
         models,
+        rewrites: names::rewrites(pool),
+        public_names: pool
+            .key("publicNames")
+            .and_then(|it| it.boolean())
+            .unwrap_or(true),
+        fallback: names::fallback(pool),
         engine,
         endpoints: list.map_or_else(Vec::new, |it| endpoints(&it, engine, &plan.sources.engines)),
         scrape,
@@ -107,19 +125,9 @@ fn matches(section: &mut Object<'_>) -> Match {
     }
 }
 
-fn models(pool: &mut Object<'_>) -> Vec<String> {
-    let list = pool.key("models").map(|it| it.list(MODELS_MAX));
-    let mut known = Vec::new();
-    let models = list.into_iter().flatten().filter_map(|node| {
-        let name = node.text_that(Wanted::Name, is_name)?;
-        is_new(&mut known, name, &node).then(|| name.to_string())
-    });
-    models.collect()
-}
-
 /// Whether no node before had this name; it fails when one had. `known` has those that there were,
 /// and where.
-fn is_new(known: &mut Vec<(String, String)>, name: &str, node: &Node<'_>) -> bool {
+pub(super) fn is_new(known: &mut Vec<(String, String)>, name: &str, node: &Node<'_>) -> bool {
     if let Some((_, first)) = known.iter().find(|(it, _)| it == name) {
         node.fail(Cause::Duplicate {
             what: "name",

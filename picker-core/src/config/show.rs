@@ -7,8 +7,10 @@ use alloc::vec::Vec;
 
 use serde_json::{Map, Value, json};
 
+use super::filter::LIST_MODELS;
 use super::pool::FAILURE_MODES;
 use super::{Config, Destination, EndpointConfig, Limits, Match, PoolConfig, ScrapeConfig, units};
+use crate::rewrite::RewriteRule;
 use crate::time::Span;
 use crate::trust::TrustSource;
 
@@ -21,16 +23,25 @@ impl Config {
             Destination::Header(header) => json!({"via": "header", "header": header}),
             Destination::FilterState => json!({"via": "filterState"}),
         };
-        let document = json!({
+        let mut document = json!({
             "pools": pools,
             "destination": destination,
             "paths": {"prefixes": self.paths.prefixes, "admin": self.paths.admin},
             "strict": self.strict,
+            "strictModels": self.strict_models,
+            "listModels": name_of(&LIST_MODELS, self.list_models),
             "trust": {
                 "priority": trusted(&self.trust.priority),
                 "fairness": trusted(&self.trust.fairness),
             },
         });
+        if let Some(bases) = &self.model_headers {
+            let bases = bases.iter();
+            let bases: Vec<Value> = bases
+                .map(|it| json!({"baseModel": it.model, "adapters": it.adapters}))
+                .collect();
+            document["modelHeaders"] = json!({"baseModels": bases});
+        }
         format!("{document:#}")
     }
 }
@@ -38,7 +49,12 @@ impl Config {
 impl PoolConfig {
     /// The pool in effect as a document of its own, in one line; equal pools give equal documents.
     pub fn to_document(&self) -> String {
-        json!({"pools": [pool(self)]}).to_string()
+        let mut pool = pool(self);
+        // It names a pool that is not in the document.
+        if let Some(pool) = pool.as_object_mut() {
+            pool.remove("fallback");
+        }
+        json!({"pools": [pool]}).to_string()
     }
 }
 
@@ -52,13 +68,13 @@ fn pool(pool: &PoolConfig) -> Value {
         Some(tokens) => json!(tokens),
         None => json!("auto"),
     };
-    let failure_mode = FAILURE_MODES
-        .iter()
-        .find(|(_, it)| *it == pool.failure_mode);
-    json!({
+    let rewrites: Vec<Value> = pool.rewrites.iter().map(rewrite).collect();
+    let mut shown = json!({
         "name": pool.name,
         "match": matches(&pool.matches),
         "models": pool.models,
+        "modelRewrites": rewrites,
+        "publicNames": pool.public_names,
         "engine": pool.engine.name(),
         "endpoints": endpoints,
         "scrape": scrape(&pool.scrape),
@@ -66,9 +82,30 @@ fn pool(pool: &PoolConfig) -> Value {
         "objectives": objectives,
         "picker": pool.plan.document,
         "emitScores": pool.emit_scores,
-        "failureMode": failure_mode.map(|(name, _)| *name),
+        "failureMode": name_of(&FAILURE_MODES, pool.failure_mode),
         "limits": limits(pool.limits),
-    })
+    });
+    if let Some(fallback) = &pool.fallback {
+        shown["fallback"] = json!({"pool": fallback.pool, "model": fallback.model});
+    }
+    shown
+}
+
+fn rewrite(rule: &RewriteRule) -> Value {
+    let models = rule.models.iter();
+    let matches: Vec<Value> = models
+        .map(|it| json!({"model": {"type": "Exact", "value": it}}))
+        .collect();
+    let targets = rule.targets.iter();
+    let targets: Vec<Value> = targets
+        .map(|it| json!({"modelRewrite": it.model, "weight": it.weight}))
+        .collect();
+    json!({"matches": matches, "targets": targets, "stickyHeader": rule.sticky_header})
+}
+
+fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> Option<&'static str> {
+    let found = names.iter().find(|(_, it)| *it == value);
+    found.map(|(name, _)| *name)
 }
 
 /// The limits; that without a default only where it is set.

@@ -34,6 +34,8 @@ fn what_is_left_out_has_a_default() {
             "name": "a",
             "match": {"clusters": [], "routes": [], "hosts": [], "pathPrefixes": []},
             "models": [],
+            "modelRewrites": [],
+            "publicNames": true,
             "engine": "vllm",
             "endpoints": [{"address": "10.0.0.1:8000", "labels": {}}],
             "scrape": {
@@ -52,6 +54,8 @@ fn what_is_left_out_has_a_default() {
         "destination": {"via": "header", "header": "x-gateway-destination-endpoint"},
         "paths": {"prefixes": [], "admin": admin::PATHS},
         "strict": false,
+        "strictModels": false,
+        "listModels": "whenEmpty",
         "trust": {
             "priority": {"header": [
                 "x-llm-d-inference-objective",
@@ -82,6 +86,7 @@ fn what_is_left_out_has_a_default() {
 /// profile.
 fn changes() -> Vec<(&'static str, Value)> {
     let mut changes = changes_of_pools();
+    changes.extend(changes_of_picker());
     changes.extend([
         ("destination/via", json!("filterState")),
         ("destination/header", json!("x-endpoint")),
@@ -89,6 +94,10 @@ fn changes() -> Vec<(&'static str, Value)> {
         ("paths/admin", json!([])),
         ("sessionKey", json!("0123456789abcdef")),
         ("strict", json!(true)),
+        ("strictModels", json!(true)),
+        ("listModels", json!("always")),
+        ("modelHeaders/baseModels/baseModel", json!("llama")),
+        ("modelHeaders/baseModels/adapters", json!(["a"])),
         ("trust/priority/header", json!("x-objective")),
         ("trust/priority/filterState", json!("objective")),
         ("trust/priority/none", json!(true)),
@@ -103,24 +112,8 @@ fn changes() -> Vec<(&'static str, Value)> {
     changes
 }
 
-fn changes_of_pools() -> Vec<(&'static str, Value)> {
+fn changes_of_picker() -> Vec<(&'static str, Value)> {
     vec![
-        ("pools/name", json!("b")),
-        ("pools/match/clusters", json!(["c"])),
-        ("pools/match/routes", json!(["r"])),
-        ("pools/match/hosts", json!(["h"])),
-        ("pools/match/pathPrefixes", json!(["/p"])),
-        ("pools/models", json!(["m"])),
-        ("pools/engine", json!("sglang")),
-        ("pools/endpoints/address", json!("10.0.0.2:8000")),
-        ("pools/endpoints/labels", json!({"a": "b"})),
-        ("pools/scrape/cluster", json!("c")),
-        ("pools/scrape/interval", json!("200ms")),
-        ("pools/scrape/timeout", json!("2s")),
-        ("pools/scrape/path", json!("/m")),
-        ("pools/scrape/stalenessThreshold", json!("3s")),
-        ("pools/cache/capacityTokens", json!(1000)),
-        ("pools/cache/hashSeed", json!("seed")),
         (
             "pools/picker/apiVersion",
             json!("inference.networking.x-k8s.io/v1alpha1"),
@@ -165,6 +158,35 @@ fn changes_of_pools() -> Vec<(&'static str, Value)> {
             json!("queue-scorer"),
         ),
         ("pools/picker/schedulingProfiles/plugins/weight", json!(7)),
+    ]
+}
+
+fn changes_of_pools() -> Vec<(&'static str, Value)> {
+    vec![
+        ("pools/name", json!("b")),
+        ("pools/match/clusters", json!(["c"])),
+        ("pools/match/routes", json!(["r"])),
+        ("pools/match/hosts", json!(["h"])),
+        ("pools/match/pathPrefixes", json!(["/p"])),
+        ("pools/models", json!(["m"])),
+        ("pools/modelRewrites/matches/model/type", json!("Exact")),
+        ("pools/modelRewrites/matches/model/value", json!("m")),
+        ("pools/modelRewrites/targets/modelRewrite", json!("n")),
+        ("pools/modelRewrites/targets/weight", json!(2)),
+        ("pools/modelRewrites/stickyHeader", json!("x-id")),
+        ("pools/publicNames", json!(false)),
+        ("pools/fallback/pool", json!("b")),
+        ("pools/fallback/model", json!("m")),
+        ("pools/engine", json!("sglang")),
+        ("pools/endpoints/address", json!("10.0.0.2:8000")),
+        ("pools/endpoints/labels", json!({"a": "b"})),
+        ("pools/scrape/cluster", json!("c")),
+        ("pools/scrape/interval", json!("200ms")),
+        ("pools/scrape/timeout", json!("2s")),
+        ("pools/scrape/path", json!("/m")),
+        ("pools/scrape/stalenessThreshold", json!("3s")),
+        ("pools/cache/capacityTokens", json!(1000)),
+        ("pools/cache/hashSeed", json!("seed")),
         ("pools/objectives/name", json!("o")),
         ("pools/objectives/priority", json!(1)),
         ("pools/emitScores", json!(true)),
@@ -196,6 +218,26 @@ fn every_key_changes_something() {
         }
         let mut document = with_pool(json!({}));
         set(&mut document, path, &value);
+        if path.starts_with("pools/modelRewrites") {
+            let rule = "pools/modelRewrites";
+            for (key, value) in [("targets/modelRewrite", "n"), ("matches/model/value", "m")] {
+                set(&mut document, &format!("{rule}/{key}"), &json!(value));
+            }
+            assert_ne!(effective(&document), plain, "{path}");
+            continue;
+        }
+        if path.starts_with("pools/fallback") {
+            set(&mut document, "pools/fallback/pool", &json!("b"));
+            let mut other = with_pool(json!({"name": "b", "match": {"hosts": ["b"]}}));
+            let other = other["pools"][0].take();
+            document["pools"].as_array_mut().unwrap().insert(0, other);
+            assert_ne!(effective(&document), plain, "{path}");
+            continue;
+        }
+        if path.starts_with("modelHeaders") {
+            let base = "modelHeaders/baseModels/baseModel";
+            set(&mut document, base, &json!("llama"));
+        }
         if path.starts_with("pools/objectives") {
             set(&mut document, "pools/objectives/name", &json!("o"));
         }
@@ -309,9 +351,9 @@ fn is_in_schema(schema: &Value, path: &str) -> bool {
     found.any(|it| rest.is_empty() || is_in_schema(it, rest))
 }
 
-#[test]
-fn the_effective_configuration_reads_back_as_the_same() {
-    let everything = json!({
+/// A document in which something stands under every key.
+fn everything() -> Value {
+    let mut everything = json!({
         "pools": [
             {
                 "name": "a.b-1",
@@ -346,25 +388,58 @@ fn the_effective_configuration_reads_back_as_the_same() {
                 "objectives": [{"name": "batch", "priority": -2147483648}, {"name": "x"}],
                 "failureMode": "FailClose",
                 "limits": {"requestBodyBytes": 1025, "requestsPerEndpoint": 4_294_967_295_u32},
-                "models": ["m", "reviews-*"],
             },
             {"name": "z", "endpoints": [{"address": "10.0.0.1:8000"}], "picker": {}},
         ],
         "destination": {"via": "filterState"},
         "paths": {"prefixes": ["/openai", "/a/b"], "admin": ["/sleep"]},
         "strict": true,
+        "strictModels": true,
+        "listModels": "never",
+        "modelHeaders": {"baseModels": [{"baseModel": "m", "adapters": ["a", "b"]}]},
         "trust": {
             "priority": {"metadata": {"namespace": "envoy.jwt", "path": ["claims", "priority"]}},
             "fairness": {"header": ["X-Tenant"]},
         },
     });
-    for document in [with_pool(json!({})), everything] {
+    let pool = everything["pools"][0].as_object_mut().unwrap();
+    pool.extend(names().as_object().unwrap().clone());
+    everything
+}
+
+fn names() -> Value {
+    json!({
+                "models": ["m", "reviews-*"],
+                "modelRewrites": [
+                    {
+                        "matches": [{"model": {"value": "old"}}, {"model": {"value": "older"}}],
+                        "targets": [
+                            {"modelRewrite": "new", "weight": 0},
+                            {"modelRewrite": "newer", "weight": 1_000_000},
+                        ],
+                        "stickyHeader": "X-Session",
+                    },
+                    {"targets": [{"modelRewrite": "m"}, {"modelRewrite": "n"}]},
+                ],
+                "publicNames": false,
+                "fallback": {"pool": "z", "model": "big"},
+    })
+}
+
+#[test]
+fn the_effective_configuration_reads_back_as_the_same() {
+    for document in [with_pool(json!({})), everything()] {
         let config = config(&document);
         for pool in &config.pools {
             let Ok(Role::Filter(alone)) = parse(pool.to_document().as_bytes()) else {
                 panic!("{}", pool.to_document());
             };
-            assert_eq!(alone.pools, core::slice::from_ref(pool));
+            let fallback = None;
+            let pool = PoolConfig {
+                fallback,
+                ..pool.clone()
+            };
+            assert_eq!(alone.pools, [pool]);
         }
         let again = parse(config.to_json().as_bytes());
         assert_eq!(again, Ok(Role::Filter(Box::new(config))));
@@ -373,6 +448,169 @@ fn the_effective_configuration_reads_back_as_the_same() {
             parse(document.to_string().as_bytes())
         );
     }
+}
+
+#[test]
+fn a_wrong_name_of_a_model_is_told_with_its_place() {
+    check_pool(
+        json!({"models": ["a", "b*c", "*", "a"]}),
+        &[
+            "pools[0].models[1]: a * may only stand at the end. Fix: write bc*.",
+            "pools[0].models[3]: the name \"a\" is already that of pools[0].models[0]. \
+             Fix: choose another name or remove one.",
+        ],
+    );
+}
+
+fn rule(names: &[&str], targets: Value) -> Value {
+    let name = |it: &&str| json!({"model": {"value": it}});
+    json!({"matches": names.iter().map(name).collect::<Vec<_>>(), "targets": targets})
+}
+
+fn to(name: &str) -> Value {
+    json!([{"modelRewrite": name}])
+}
+
+fn weighted(weights: &[Value]) -> Value {
+    let target = |it: &Value| json!({"modelRewrite": "t", "weight": it});
+    weights.iter().map(target).collect()
+}
+
+#[test]
+fn a_rule_for_names_that_cannot_be_meant_is_a_mistake() {
+    for (rules, expected) in [
+        (
+            json!([{"matches": []}]),
+            "pools[0].modelRewrites[0].targets: a list of targets is missing. Fix: write a list of \
+             targets, like [{\"modelRewrite\": \"llama-3.1-8b\"}].",
+        ),
+        (
+            json!([rule(&["a"], json!([]))]),
+            "pools[0].modelRewrites[0].targets: a list of targets is missing. Fix: write a list of \
+             targets, like [{\"modelRewrite\": \"llama-3.1-8b\"}].",
+        ),
+        (
+            json!([{"matches": [{"model": {"type": "Prefix", "value": "a"}}], "targets": to("b")}]),
+            "pools[0].modelRewrites[0].matches[0].model.type: \"Prefix\" is no known type of match. \
+             Fix: use one of Exact.",
+        ),
+        (
+            json!([{"matches": [{}], "targets": to("b")}]),
+            "pools[0].modelRewrites[0].matches[0].model.value: a name is missing. Fix: write a text \
+             that is not empty.",
+        ),
+        (
+            json!([rule(&["a"], weighted(&[json!(0), json!(0)]))]),
+            "pools[0].modelRewrites[0].targets: all targets have weight 0. Fix: give one of them a \
+             weight, or remove the rule.",
+        ),
+        (
+            json!([rule(&["a"], weighted(&[json!(1), json!(null)]))]),
+            "pools[0].modelRewrites[0].targets: some targets have a weight and others have none. \
+             Fix: give all of them one, or none; 0 is for a target that gets nothing.",
+        ),
+        (
+            json!([rule(&["a"], weighted(&[json!(1_000_001)]))]),
+            "pools[0].modelRewrites[0].targets[0].weight: 1000001 is not between 0 and 1000000. \
+             Fix: choose a value from 0 to 1000000.",
+        ),
+        (
+            json!([rule(&["a", "b"], to("c")), rule(&["b"], to("d"))]),
+            "pools[0].modelRewrites[1].matches[0]: the name \"b\" is already that of \
+             pools[0].modelRewrites[0].matches[1]. Fix: choose another name or remove one.",
+        ),
+        (
+            json!([rule(&[], to("c")), {"targets": to("d")}]),
+            "pools[0].modelRewrites[1]: the name \"*\" is already that of \
+             pools[0].modelRewrites[0]. Fix: choose another name or remove one.",
+        ),
+        (
+            json!([
+                rule(&["a"], to("b")),
+                rule(&["b"], to("c")),
+                rule(&["c", "d"], to("a"))
+            ]),
+            "pools[0].modelRewrites: the targets of \"a\" lead back to it. Fix: name the model at \
+             the servers: a name is rewritten only once.",
+        ),
+        (
+            json!([{"targets": to("b"), "stickyHeader": "host"}]),
+            "pools[0].modelRewrites[0].stickyHeader: \"host\" is not a header name. Fix: write the \
+             name of a header that is not Host, like x-endpoint.",
+        ),
+    ] {
+        check_pool(json!({"modelRewrites": rules}), &[expected]);
+    }
+}
+
+#[test]
+fn rules_may_share_names_of_servers_and_keep_some() {
+    for rules in [
+        json!([rule(
+            &["a"],
+            json!([{"modelRewrite": "a"}, {"modelRewrite": "b"}])
+        )]),
+        json!([rule(&["a"], to("b")), rule(&["b"], to("c"))]),
+        json!([rule(&["a"], to("b")), rule(&[], to("a"))]),
+        json!([rule(&["a"], weighted(&[json!(0), json!(1)]))]),
+    ] {
+        config(&with_pool(json!({"modelRewrites": rules})));
+    }
+}
+
+#[test]
+fn a_fallback_leads_to_another_pool_and_not_back() {
+    let errors = |fallbacks: &[(&str, &str)]| {
+        let pool = |(name, fallback): &(&str, &str)| {
+            json!({
+                "name": name,
+                "match": {"hosts": [name]},
+                "endpoints": [{"address": "10.0.0.1:8000"}],
+                "fallback": (!fallback.is_empty()).then(|| json!({"pool": fallback})),
+            })
+        };
+        let pools: Vec<Value> = fallbacks.iter().map(pool).collect();
+        let errors = parse(json!({"pools": pools}).to_string().as_bytes()).err();
+        let errors = errors.into_iter().flatten();
+        errors
+            .map(|it| it.to_string())
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(errors(&[("a", "b"), ("b", "c"), ("c", "")]), "");
+    assert_eq!(
+        errors(&[("alpha", "bete"), ("beta", "")]),
+        "pools[0].fallback.pool: \"bete\" is no known pool. Fix: write \"beta\"."
+    );
+    for (fallbacks, place, name) in [
+        (&[("a", "a")][..], 0, "a"),
+        (&[("a", "b"), ("b", "c"), ("c", "b")], 1, "b"),
+    ] {
+        let expected = format!(
+            "pools[{place}].fallback.pool: the fallbacks of {name} lead back to it. \
+             Fix: remove one of them."
+        );
+        assert_eq!(errors(fallbacks), expected);
+    }
+}
+
+#[test]
+fn pools_may_be_left_out_where_others_are_told_the_model() {
+    let config = config(&json!({"modelHeaders": {}}));
+    assert_eq!(config.pools, []);
+    assert_eq!(config.model_headers, Some(Vec::new()));
+    let bases =
+        json!([{"baseModel": "a", "adapters": ["x"]}, {"baseModel": "b", "adapters": ["x"]}]);
+    let errors = parse(
+        json!({"modelHeaders": {"baseModels": bases}})
+            .to_string()
+            .as_bytes(),
+    );
+    assert_eq!(
+        errors.unwrap_err()[0].to_string(),
+        "modelHeaders.baseModels[1].adapters[0]: the name \"x\" is already that of \
+         modelHeaders.baseModels[0].adapters[0]. Fix: choose another name or remove one."
+    );
 }
 
 #[test]
@@ -449,16 +687,16 @@ fn a_mistake_says_where_what_and_how_to_put_it_right() {
         ],
     );
     check_pool(
-        json!({"scrap": {}, "scrape": {"intervall": "1s"}, "wieght": 2, "modelRewrites": []}),
+        json!({"scrap": {}, "scrape": {"intervall": "1s"}, "wieght": 2, "discovery": []}),
         &[
             "pools[0].scrape.intervall: \"intervall\" is no known key. Fix: write \"interval\".",
-            "pools[0].modelRewrites: \"modelRewrites\" is no known key. Fix: use one of name, \
-             match, models, engine, endpoints, scrape, cache, objectives, picker, emitScores, \
-             failureMode, limits.",
+            "pools[0].discovery: \"discovery\" is no known key. Fix: use one of name, match, \
+             models, engine, endpoints, scrape, cache, objectives, picker, modelRewrites, \
+             publicNames, fallback, emitScores, failureMode, limits.",
             "pools[0].scrap: \"scrap\" is no known key. Fix: write \"scrape\".",
             "pools[0].wieght: \"wieght\" is no known key. Fix: use one of name, match, models, \
-             engine, endpoints, scrape, cache, objectives, picker, emitScores, failureMode, \
-             limits.",
+             engine, endpoints, scrape, cache, objectives, picker, modelRewrites, publicNames, \
+             fallback, emitScores, failureMode, limits.",
         ],
     );
     check_pool(
@@ -674,9 +912,9 @@ fn names_and_addresses_are_unique() {
 
 #[test]
 fn a_pool_must_be_reachable() {
+    let endpoints = || json!([{"address": "1.1.1.1:1"}]);
     let shadowed = |first: Value, second: Value| {
-        let endpoints = json!([{"address": "1.1.1.1:1"}]);
-        let pool = |name, it: &Value| json!({"name": name, "match": it, "endpoints": endpoints});
+        let pool = |name, it: &Value| json!({"name": name, "match": it, "endpoints": endpoints()});
         let pools = json!({"pools": [pool("a", &first), pool("b", &second)]});
         let mistakes = mistakes(pools.to_string().as_bytes());
         let expected = "pools[1]: pools[0] comes first and takes every request of this pool. \
@@ -694,14 +932,16 @@ fn a_pool_must_be_reachable() {
     assert!(shadowed(path(&["/a"]), path(&["/a/b", "/ab"])));
     assert!(!shadowed(path(&["/a/b"]), path(&["/a"])));
     assert!(!shadowed(host(&["a"]), path(&["/a"])));
-    assert!(shadowed(
-        json!({"routes": ["r"]}),
-        json!({"routes": ["r"], "clusters": ["c"]})
-    ));
-    assert!(!shadowed(
-        json!({"routes": ["r"], "clusters": ["c"]}),
-        json!({"routes": ["r"]})
-    ));
+    let shadowed = |first: &[&str], second: &[&str]| {
+        let pool = |name, models| json!({"name": name, "models": models, "endpoints": endpoints()});
+        let pools = json!({"pools": [pool("a", first), pool("b", second)]});
+        !mistakes(pools.to_string().as_bytes()).is_empty()
+    };
+    assert!(shadowed(&["a", "b"], &["b"]));
+    assert!(!shadowed(&["a"], &["a", "b"]));
+    assert!(!shadowed(&["a*"], &["ab*"]));
+    assert!(!shadowed(&[], &["a"]));
+    assert!(!shadowed(&["a"], &[]));
 }
 
 #[test]
@@ -1228,6 +1468,10 @@ fn set(document: &mut Value, path: &str, value: &Value) {
         "schedulingProfiles",
         "parsers",
         "priorityBands",
+        "modelRewrites",
+        "matches",
+        "targets",
+        "baseModels",
     ];
     let mut at = document;
     let mut keys = path.split('/').peekable();

@@ -16,8 +16,10 @@ impl Pool {
         match refusal {
             Refusal::AdminPath
             | Refusal::BodyTooLarge { .. }
+            | Refusal::ModelUnclear
             | Refusal::NoProfile
             | Refusal::NotCached
+            | Refusal::UnknownModel
             | Refusal::Unreadable(_) => None,
             Refusal::ShuttingDown => Some(SHUTTING_DOWN_SECONDS),
             Refusal::NoEndpoint

@@ -332,6 +332,14 @@ impl Pool {
         endpoints.any(|it| Candidate::idle(it).is_ready())
     }
 
+    /// The models that ready endpoints say they serve, as often as they say it.
+    pub fn served_models(&self) -> impl Iterator<Item = &str> {
+        let endpoints = self.view.snapshot().endpoints.iter();
+        let ready = endpoints.filter(|it| Candidate::idle(it).is_ready());
+        let models = ready.flat_map(|it| it.models.iter().flatten());
+        models.map(|it| it.id.as_str())
+    }
+
     /// Counts for a flow what its request has had.
     pub(super) fn attain(
         &mut self,

@@ -194,22 +194,10 @@ impl fmt::Display for RenameFault {
 
 /// The value of a member, and what follows it.
 fn json_value(member: &[u8]) -> Option<&[u8]> {
-    let mut rest = member.strip_prefix(b"\"")?;
-    loop {
-        let (byte, later) = rest.split_first()?;
-        rest = match byte {
-            b'"' => later.trim_ascii_start(),
-            b'\\' => {
-                rest = later.get(1..)?;
-                continue;
-            }
-            _ => {
-                rest = later;
-                continue;
-            }
-        };
-        return Some(rest.strip_prefix(b":")?.trim_ascii_start());
-    }
+    let key = member.strip_prefix(b"\"")?;
+    // A key of a model has no quote in it, not even when it is escaped.
+    let value = key.get(memchr(b'"', key)? + 1..)?.trim_ascii_start();
+    Some(value.strip_prefix(b":")?.trim_ascii_start())
 }
 
 /// The first line with its end.

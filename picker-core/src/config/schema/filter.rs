@@ -2,15 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::super::filter::KEYS;
+use super::super::filter::{KEYS, LIST_MODELS};
 use super::super::pool::FAILURE_MODES;
 use super::super::units::{show_duration, show_size};
 use super::super::{
-    ADMIN_PATHS_MAX, CAPACITY_TOKENS_MAX, DESTINATION_HEADER, ENDPOINTS_MAX, LABELS_MAX,
-    MATCH_VALUES_MAX, MODELS_MAX, OBJECTIVES_MAX, PATH_PREFIXES_MAX, POOL_NAME_BYTES_MAX,
-    POOLS_MAX, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MIN, SCRAPE_CLUSTER,
-    SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, SESSION_KEY_BYTES_MIN,
-    STALENESS_THRESHOLD, TEXT_BYTES_MAX, TRUST_NAMES_MAX, admin,
+    ADMIN_PATHS_MAX, BASE_MODELS_MAX, CAPACITY_TOKENS_MAX, DESTINATION_HEADER, ENDPOINTS_MAX,
+    LABELS_MAX, MATCH_VALUES_MAX, MODELS_MAX, OBJECTIVES_MAX, PATH_PREFIXES_MAX,
+    POOL_NAME_BYTES_MAX, POOLS_MAX, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES_MAX,
+    REQUEST_BODY_BYTES_MIN, REWRITE_MATCHES_MAX, REWRITE_TARGETS_MAX, REWRITE_WEIGHT_MAX,
+    REWRITES_MAX, SCRAPE_CLUSTER, SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT,
+    SESSION_KEY_BYTES_MIN, STALENESS_THRESHOLD, TEXT_BYTES_MAX, TRUST_NAMES_MAX, admin,
 };
 use super::{DRAFT, DURATION, SIZE, closed, picker_schema};
 use crate::engine::EngineKind;
@@ -20,8 +21,16 @@ use crate::time::Span;
 pub fn config_schema() -> Value {
     let mut schema = closed(json!({
         "serve": told(json!({"const": "page"}), "This filter instance serves the picker's pages."),
-        "pools": list(POOLS_MAX, pool(), "A request belongs to the first pool that matches."),
+        "pools": list(POOLS_MAX, pool(), "A request belongs to the first pool that matches and serves its model."),
         "destination": destination(),
+        "listModels": told(
+            json!({
+                "enum": LIST_MODELS.map(|(name, _)| name),
+                "default": LIST_MODELS.first().map(|(name, _)| *name),
+            }),
+            "When the picker answers GET /v1/models: while no endpoint is ready, always, or never.",
+        ),
+        "modelHeaders": model_headers(),
         "paths": told(
             closed(json!({
                 "prefixes": told(
@@ -51,6 +60,10 @@ pub fn config_schema() -> Value {
             json!({"type": "boolean", "default": false}),
             "Refuse a body that cannot be read, with 400, instead of routing it by load.",
         ),
+        "strictModels": told(
+            json!({"type": "boolean", "default": false}),
+            "Refuse a model that no pool serves, with 404.",
+        ),
         "trust": trust(),
     }));
     schema["$schema"] = DRAFT.into();
@@ -61,7 +74,10 @@ pub fn config_schema() -> Value {
         .collect();
     schema["if"] = json!({"required": ["serve"]});
     schema["then"] = json!({"properties": no_others});
-    schema["else"] = json!({"required": ["pools"]});
+    schema["else"] = json!({
+        "if": {"not": {"required": ["modelHeaders"]}},
+        "then": {"required": ["pools"]},
+    });
     schema
 }
 
@@ -87,8 +103,14 @@ fn pool() -> Value {
         "match": matches(),
         "models": told(
             json!({"type": "array", "maxItems": MODELS_MAX, "items": name(), "uniqueItems": true}),
-            "The models it serves, or patterns like reviews-*; listed while it has no endpoint.",
+            "The models it serves, or prefixes like reviews-*; none: every model.",
         ),
+        "modelRewrites": rewrites(),
+        "publicNames": told(
+            json!({"type": "boolean", "default": true}),
+            "Show in answers the name that the client has used.",
+        ),
+        "fallback": fallback(),
         "engine": told(
             json!({"enum": engines, "default": EngineKind::default().name()}),
             "The engine of endpoints whose label llm-d.ai/engine-type names none.",
@@ -197,11 +219,78 @@ fn objectives() -> Value {
     json!({"type": "array", "maxItems": OBJECTIVES_MAX, "items": objective})
 }
 
+fn rewrites() -> Value {
+    let mut model = closed(json!({
+        "type": {"const": "Exact", "default": "Exact"},
+        "value": name(),
+    }));
+    model["required"] = json!(["value"]);
+    let mut matches = closed(json!({"model": model}));
+    matches["required"] = json!(["model"]);
+    let mut target = closed(json!({
+        "modelRewrite": told(name(), "The name at the servers."),
+        "weight": told(
+            json!({"type": "integer", "minimum": 0, "maximum": REWRITE_WEIGHT_MAX}),
+            "Its share of the requests; all targets have one or none has, then all get the same.",
+        ),
+    }));
+    target["required"] = json!(["modelRewrite"]);
+    let mut rule = closed(json!({
+        "matches": told(
+            json!({"type": "array", "maxItems": REWRITE_MATCHES_MAX, "items": matches}),
+            "The names that it is for; none: every name, and requests that name none.",
+        ),
+        "targets": list(REWRITE_TARGETS_MAX, target, "What these become."),
+        "stickyHeader": told(
+            header(),
+            "Requests with the same value of this header get the same target.",
+        ),
+    }));
+    rule["required"] = json!(["targets"]);
+    told(
+        json!({"type": "array", "maxItems": REWRITES_MAX, "items": rule}),
+        "Rules that give models the names they have at the servers; one with the name goes before \
+         one for every name.",
+    )
+}
+
+fn fallback() -> Value {
+    let mut fallback = closed(json!({
+        "pool": name(),
+        "model": told(name(), "The name of the model there; by its own rules when it is left out."),
+    }));
+    fallback["required"] = json!(["pool"]);
+    told(
+        fallback,
+        "The pool that serves while this one has no endpoint.",
+    )
+}
+
+fn model_headers() -> Value {
+    let mut base = closed(json!({
+        "baseModel": name(),
+        "adapters": {"type": "array", "maxItems": MODELS_MAX, "items": name()},
+    }));
+    base["required"] = json!(["baseModel"]);
+    told(
+        closed(json!({
+            "baseModels": told(
+                json!({"type": "array", "maxItems": BASE_MODELS_MAX, "items": base}),
+                "Which adapters belong to which model, for x-gateway-base-model-name.",
+            ),
+        })),
+        "Tell routes the model of a request, in x-gateway-model-name.",
+    )
+}
+
+fn header() -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": TEXT_BYTES_MAX})
+}
+
 fn trust() -> Value {
-    let mut header = json!({"type": "string", "minLength": 1, "maxLength": TEXT_BYTES_MAX});
-    header = json!({"anyOf": [
-        header,
-        {"type": "array", "minItems": 1, "maxItems": TRUST_NAMES_MAX, "items": header},
+    let header = json!({"anyOf": [
+        header(),
+        {"type": "array", "minItems": 1, "maxItems": TRUST_NAMES_MAX, "items": header()},
     ]});
     let keys =
         json!({"type": "array", "minItems": 1, "maxItems": TRUST_NAMES_MAX, "items": name()});
@@ -245,12 +334,8 @@ fn cache() -> Value {
 }
 
 fn destination() -> Value {
-    let header = json!({
-        "type": "string",
-        "minLength": 1,
-        "maxLength": TEXT_BYTES_MAX,
-        "default": DESTINATION_HEADER,
-    });
+    let mut header = header();
+    header["default"] = DESTINATION_HEADER.into();
     let mut destination = closed(json!({
         "via": {"enum": ["header", "filterState"], "default": "header"},
         "header": header,
