@@ -171,7 +171,7 @@ impl RequestScanner {
                     self.depth = self.lexer.depth();
                     if self.depth <= 1 {
                         let offset = self.bytes.saturating_sub(input.len() as u64);
-                        reader.outer_token(token, self.depth, offset);
+                        reader.outer_token(token, offset);
                     }
                 }
             }

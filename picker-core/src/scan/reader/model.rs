@@ -6,14 +6,15 @@ use super::{Reader, Taking, Target, no_name, step_over};
 use crate::json::lexer::Token;
 
 impl Reader {
-    /// Takes note of where a token stands that leaves `depth` brackets open, at most one; `end` is
-    /// the offset of what follows its first byte, or all of a token that has no inside.
-    pub(in crate::scan) fn outer_token(&mut self, token: Token, depth: u32, end: u64) {
+    /// Takes note of where a token stands that leaves at most one bracket open; `end` is the offset
+    /// of what follows its first byte, or all of a token that has no inside.
+    pub(in crate::scan) fn outer_token(&mut self, token: Token, end: u64) {
         let begins = end.saturating_sub(1);
         match token {
             Token::Key => self.model_place.begin(begins),
             Token::Object => self.model_place.open(end),
-            Token::End if depth == 0 => self.model_place.end(begins),
+            // That of a member comes for those alone that are entered, and a model is not.
+            Token::End => self.model_place.end(begins),
             _ => {}
         }
     }
