@@ -153,14 +153,14 @@ impl Form {
         }
     }
 
-    /// Takes a line without its end; `end` is where the next one begins.
+    /// Takes a line without its end; `end` is where the next one begins. Where a fault is, the caller
+    /// says.
     fn line_ends(&mut self, line: &[u8], end: u64) {
         match self.place {
             Place::FirstLine if line.is_empty() => self.line_begins = end,
             Place::FirstLine => {
                 let boundary = line.strip_prefix(b"--").unwrap_or_default();
                 if boundary.is_empty() || BOUNDARY_BYTES_MAX < boundary.len() {
-                    // Where is for the caller to say.
                     self.fault = Some(RequestFault::NotAForm { offset: 0 });
                 }
                 self.delimiter.extend_from_slice(line);
@@ -179,10 +179,12 @@ impl Form {
                 }
             }
             Place::AfterDelimiter if line.starts_with(b"--") => self.place = Place::End,
-            Place::AfterDelimiter => {
+            Place::AfterDelimiter if line.is_empty() => {
                 self.field = Field::Ignored;
                 self.place = Place::Head;
             }
+            // Servers differ in whether this is a delimiter, and in what they read after it.
+            Place::AfterDelimiter => self.fault = Some(RequestFault::NotAForm { offset: 0 }),
             Place::Part | Place::End => {}
         }
     }

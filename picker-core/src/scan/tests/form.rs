@@ -99,6 +99,23 @@ fn a_part_may_be_empty_or_look_like_a_delimiter() {
 }
 
 #[test]
+fn a_line_that_only_begins_like_a_delimiter_is_a_fault() {
+    let model = part("name=\"model\"", "m");
+    for (line, is_delimiter) in [
+        ("--X", true),
+        ("--X \t", true),
+        ("--XY", false),
+        ("--X -", false),
+    ] {
+        let body = format!("{model}{line}\r\n\r\n\r\n--X--");
+        let request = form(&body);
+        let offset = (model.len() + line.len() + 2) as u64;
+        let fault = (!is_delimiter).then_some(RequestFault::NotAForm { offset });
+        assert_eq!(request.faults, Vec::from_iter(fault), "{line:?}");
+    }
+}
+
+#[test]
 fn half_a_form_is_a_fault() {
     let body = part("name=\"model\"", "m") + "--X--";
     for at in 0..body.len() {

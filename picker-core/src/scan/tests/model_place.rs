@@ -320,7 +320,7 @@ fn the_model_of_a_form_is_replaced_wherever_it_stands() {
         "RIFF\r\n--\r\n--Y\r\r\n\r\n-\n--X",
     );
     let (model, base) = (part("model", "alias"), part("model", "base"));
-    let unquoted = "--X \r\ncontent-disposition:form-data;name=model\n\nalias\r\n";
+    let unquoted = "--X \t\r\ncontent-disposition:form-data;name=model\n\nalias\r\n";
     for (body, expected) in [
         (format!("{model}{file}"), format!("{base}{file}")),
         (format!("{file}{model}"), format!("{file}{base}")),
