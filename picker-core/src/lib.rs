@@ -143,7 +143,9 @@ pub use reading::{PageError, Reading, Reporter, Warning, detect_engine, read_pag
 pub use refusal::Refusal;
 pub use registry::{Affirmed, Registration, affirm, registered};
 pub use request::{GROUP_BLOCKS_MAX, MEDIA_MAX, Media, MediaKind, Prompt, Request, RequestFault};
-pub use response::{ResponseError, ResponseKind, ResponseReader, ResponseSummary, Usage};
+pub use response::{
+    PublicName, ResponseError, ResponseKind, ResponseReader, ResponseSummary, Usage,
+};
 pub use ring::{
     Done, ENTRIES_MAX, Entry, Judged, MediaSent, Placed, RING_RECORDS, Ring, entry_number,
 };

@@ -3,7 +3,7 @@
 //! One pass over chunks that may be cut anywhere, without a tree: [`events`] finds the data of
 //! server-sent events, [`document`] follows one JSON object with the tables of [`fields`],
 //! [`facts`] keeps what was found, and [`template`] passes over events that say nothing new. Memory
-//! is a constant for each response.
+//! is a constant for each response. [`renaming`] copies a chunk with another name of the model.
 //!
 //! Only members at their place in the document count: a `"usage"` in generated text, in the
 //! arguments of a tool call or in a nested object of another API is none. What cannot be read is
@@ -21,13 +21,17 @@ mod document;
 mod events;
 mod facts;
 mod fields;
+mod renaming;
 mod template;
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use self::document::Document;
 use self::events::Events;
 use self::facts::Facts;
+pub use self::renaming::PublicName;
+use self::renaming::Renaming;
 
 /// Reads one response body.
 ///
@@ -123,13 +127,18 @@ impl ResponseReader {
 
     /// Reads the next chunk, of any length.
     pub fn push(&mut self, chunk: &[u8]) {
-        match self.kind {
-            ResponseKind::Json => self.document.push(chunk, &mut self.facts),
-            ResponseKind::EventStream => {
-                self.events.push(chunk, &mut self.document, &mut self.facts);
-            }
-            ResponseKind::Coded | ResponseKind::Other => {}
-        }
+        self.read(chunk, None);
+    }
+
+    /// Reads the next chunk and copies it to `out` with `name` where it names the model; whether
+    /// that changed anything, and else `out` is of no use.
+    ///
+    /// `name` has to be the same for all chunks. A copy may be empty, for the rest of a name that
+    /// began in an earlier chunk is left out.
+    pub fn push_renaming(&mut self, chunk: &[u8], name: &PublicName, out: &mut Vec<u8>) -> bool {
+        let mut renaming = Renaming::new(chunk, name, out);
+        self.read(chunk, Some(&mut renaming));
+        renaming.finish()
     }
 
     /// Whether bodies of this kind are read at all.
@@ -171,6 +180,15 @@ impl ResponseReader {
             usage: self.facts.usage,
             error: self.facts.error.take(),
             ended,
+        }
+    }
+
+    fn read(&mut self, chunk: &[u8], renaming: Option<&mut Renaming<'_>>) {
+        let (document, facts) = (&mut self.document, &mut self.facts);
+        match self.kind {
+            ResponseKind::Json => document.push(chunk, facts, renaming),
+            ResponseKind::EventStream => self.events.push(chunk, document, facts, renaming),
+            ResponseKind::Coded | ResponseKind::Other => {}
         }
     }
 }

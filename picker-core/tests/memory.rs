@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use picker_core::{
-    HashSeed, PROMPT_BLOCKS_MAX, RequestScanner, ResponseKind, ResponseReader, Shape,
+    HashSeed, PROMPT_BLOCKS_MAX, PublicName, RequestScanner, ResponseKind, ResponseReader, Shape,
 };
 
 /// Counts what this thread has allocated and not freed, and the most that it had.
@@ -131,4 +131,23 @@ fn a_stream_takes_the_same_for_any_number_of_events() {
         assert_eq!(few, many, "{event}");
         assert!(many < 1024, "{many} bytes for {event}");
     }
+}
+
+#[test]
+fn a_stream_that_is_renamed_takes_the_same_for_any_number_of_events() {
+    let event = r#"{"model":"m","choices":[{"index":0,"delta":{"content":"token"}}]}"#;
+    let event = format!("data: {event}\n\n");
+    let reading = |count| {
+        let (name, mut out) = (PublicName::new("public"), Vec::with_capacity(1024));
+        most(|| {
+            let mut reader = ResponseReader::new(ResponseKind::EventStream);
+            for _ in 0..count {
+                assert!(reader.push_renaming(event.as_bytes(), &name, &mut out));
+            }
+            assert_eq!(reader.finish().events, count);
+        })
+    };
+    let (few, many) = (reading(2), reading(20_000));
+    assert_eq!(few, many);
+    assert!(many < 1024, "{many} bytes");
 }

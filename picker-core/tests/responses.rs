@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use picker_core::{ResponseKind, ResponseReader, ResponseSummary};
+use picker_core::{PublicName, ResponseKind, ResponseReader, ResponseSummary};
 use serde_json::Value;
 
 #[test]
@@ -74,6 +74,40 @@ fn line_ends_and_the_blank_after_the_colon_do_not_matter() {
             }
         }
     }
+}
+
+#[test]
+fn every_response_shows_another_name_where_it_names_the_model_and_is_else_the_same() {
+    let (name, shown) = (PublicName::new("a \"public\" name"), r#"a \"public\" name"#);
+    let mut renamed = 0;
+    for (file, entry) in index() {
+        let (kind, body) = (kind(&entry), body(&file));
+        let whole = summary(kind, [body.as_slice()]);
+        let model = whole.model.as_deref().unwrap_or("no model");
+        let text = String::from_utf8(body.clone()).unwrap();
+        let mut expected = text.clone();
+        for blank in ["", " "] {
+            let member = |name: &str| format!("\"model\":{blank}\"{name}\"");
+            expected = expected.replace(&member(model), &member(shown));
+        }
+        renamed += usize::from(expected != text);
+        assert!(whole.model.is_none() || expected != text, "{file}");
+        for cut in [1, 2, 5, 64, 1000, body.len()] {
+            let mut reader = ResponseReader::new(kind);
+            let (mut passed, mut out) = (Vec::new(), Vec::new());
+            for chunk in body.chunks(cut) {
+                let is_changed = reader.push_renaming(chunk, &name, &mut out);
+                passed.extend_from_slice(if is_changed { &out } else { chunk });
+            }
+            assert_eq!(
+                String::from_utf8(passed).unwrap(),
+                expected,
+                "{file}: by {cut}"
+            );
+            assert_eq!(reader.finish(), whole, "{file}: by {cut}");
+        }
+    }
+    assert_eq!(renamed, 29);
 }
 
 fn summary<'a>(kind: ResponseKind, chunks: impl IntoIterator<Item = &'a [u8]>) -> ResponseSummary {

@@ -8,6 +8,7 @@ use core::mem;
 use super::ResponseError;
 use super::facts::{Counts, Facts, name};
 use super::fields::{Field, KEY_BYTES_MAX, Place};
+use super::renaming::Renaming;
 use crate::json::lexer::{Lexer, Token};
 use crate::json::short::Short;
 
@@ -50,13 +51,23 @@ enum Taking {
 
 impl Document {
     /// Reads on. After a fault in the JSON nothing more is read until the next document.
-    pub(super) fn push(&mut self, chunk: &[u8], facts: &mut Facts) {
+    pub(super) fn push(
+        &mut self,
+        chunk: &[u8],
+        facts: &mut Facts,
+        mut renaming: Option<&mut Renaming<'_>>,
+    ) {
         let mut input = chunk;
         while !input.is_empty() && self.lexer.fault().is_none() {
             match self.taking {
                 Taking::Tokens => {
                     if let Some(token) = self.lexer.next(&mut input) {
                         self.taking = self.token(token, facts);
+                    }
+                    if let Some(renaming) = &mut renaming
+                        && let Taking::Text(Field::Model) = self.taking
+                    {
+                        renaming.insert(input.len());
                     }
                 }
                 Taking::Key => {
@@ -72,8 +83,18 @@ impl Document {
                     }
                 }
                 Taking::Text(Field::Model) => {
+                    let (before, is_known) = (input.len(), facts.model.is_some());
                     let model = &mut self.model;
-                    if self.lexer.text(&mut input, |text| push_model(model, text)) {
+                    let has_ended = self.lexer.text(&mut input, |text| {
+                        if !is_known {
+                            push_model(model, text);
+                        }
+                    });
+                    if let Some(renaming) = &mut renaming {
+                        // The quote stays.
+                        renaming.leave_out(before, input.len() + usize::from(has_ended));
+                    }
+                    if has_ended {
                         self.end_model(facts);
                         self.taking = Taking::Tokens;
                     }
@@ -160,7 +181,7 @@ impl Document {
             _ => self.field.unwrap_or(Field::Ignored),
         };
         match token {
-            Token::String => self.string(field, facts),
+            Token::String => self.string(field),
             Token::Array | Token::Object => self.bracket(place, field, token),
             Token::Number(Some(value)) => {
                 match field {
@@ -174,7 +195,7 @@ impl Document {
         }
     }
 
-    fn string(&mut self, field: Field, facts: &Facts) -> Taking {
+    fn string(&mut self, field: Field) -> Taking {
         self.text.clear();
         match field {
             // Its text is the message, which is nobody's business.
@@ -182,13 +203,10 @@ impl Document {
                 self.error.is_there = true;
                 Taking::Text(Field::Ignored)
             }
-            Field::Model if facts.model.is_none() => {
-                self.model.clear();
-                Taking::Text(Field::Model)
-            }
             Field::Code
             | Field::ErrorKind
             | Field::Finish
+            | Field::Model
             | Field::Object
             | Field::Status
             | Field::Type => Taking::Text(field),

@@ -7,6 +7,7 @@ use memchr::memchr2;
 
 use super::document::Document;
 use super::facts::Facts;
+use super::renaming::Renaming;
 use super::template::Template;
 use crate::json::short::Short;
 
@@ -47,24 +48,34 @@ enum Data {
 }
 
 impl Events {
-    pub(super) fn push(&mut self, chunk: &[u8], document: &mut Document, facts: &mut Facts) {
+    pub(super) fn push(
+        &mut self,
+        chunk: &[u8],
+        document: &mut Document,
+        facts: &mut Facts,
+        mut renaming: Option<&mut Renaming<'_>>,
+    ) {
         let begins = self.is_between();
-        if begins && let Some(chunks) = self.template.chunks_of(chunk) {
+        if begins && let Some(text) = self.template.text_of(chunk) {
             facts.events = facts.events.saturating_add(1);
-            facts.chunks = facts.chunks.saturating_add(chunks);
+            facts.chunks = facts.chunks.saturating_add(self.template.chunks());
+            if let Some(renaming) = renaming {
+                self.template.rename(text, renaming);
+            }
             return;
         }
         let (events, chunks) = (facts.events, facts.chunks);
-        self.read(chunk, document, facts);
+        self.read(chunk, document, facts, renaming.as_deref_mut());
         if begins && self.is_between() && facts.events == events + 1 {
-            self.template.learn(chunk, facts.chunks - chunks);
+            let chunks = facts.chunks - chunks;
+            self.template.learn(chunk, chunks, renaming.as_deref());
         }
     }
 
     /// Whether `chunk` would not be read, for it says nothing new.
     #[cfg(test)]
     pub(super) fn passes_over(&self, chunk: &[u8]) -> bool {
-        self.is_between() && self.template.chunks_of(chunk).is_some()
+        self.is_between() && self.template.text_of(chunk).is_some()
     }
 
     /// Whether an event has ended and nothing of the next has come.
@@ -72,7 +83,13 @@ impl Events {
         self.line == Line::Name(0) && self.data == Data::None && !self.after_return
     }
 
-    fn read(&mut self, mut chunk: &[u8], document: &mut Document, facts: &mut Facts) {
+    fn read(
+        &mut self,
+        mut chunk: &[u8],
+        document: &mut Document,
+        facts: &mut Facts,
+        mut renaming: Option<&mut Renaming<'_>>,
+    ) {
         while let Some(&byte) = chunk.first() {
             if self.after_return && byte == b'\n' {
                 chunk = chunk.get(1..).unwrap_or_default();
@@ -82,7 +99,10 @@ impl Events {
             self.after_return = false;
             let end = memchr2(b'\n', b'\r', chunk).unwrap_or(chunk.len());
             let (line, rest) = chunk.split_at_checked(end).unwrap_or_default();
-            self.text(line, document, facts);
+            if let Some(renaming) = &mut renaming {
+                renaming.behind = rest.len();
+            }
+            self.text(line, document, facts, renaming.as_deref_mut());
             let Some((&end, rest)) = rest.split_first() else {
                 return;
             };
@@ -102,7 +122,13 @@ impl Events {
     }
 
     /// Takes a piece of a line.
-    fn text(&mut self, mut text: &[u8], document: &mut Document, facts: &mut Facts) {
+    fn text(
+        &mut self,
+        mut text: &[u8],
+        document: &mut Document,
+        facts: &mut Facts,
+        renaming: Option<&mut Renaming<'_>>,
+    ) {
         while let Some((&byte, rest)) = text.split_first() {
             self.line = match self.line {
                 Line::Stream if BYTE_ORDER_MARK.first() == Some(&byte) => Line::InMark(1),
@@ -119,7 +145,7 @@ impl Events {
                 Line::Blank if byte == b' ' => Line::Data,
                 Line::Blank | Line::Data => {
                     self.line = Line::Data;
-                    return self.data(text, document, facts);
+                    return self.data(text, document, facts, renaming);
                 }
                 Line::Ignored => return,
             };
@@ -127,7 +153,13 @@ impl Events {
         }
     }
 
-    fn data(&mut self, mut data: &[u8], document: &mut Document, facts: &mut Facts) {
+    fn data(
+        &mut self,
+        mut data: &[u8],
+        document: &mut Document,
+        facts: &mut Facts,
+        renaming: Option<&mut Renaming<'_>>,
+    ) {
         if self.data == Data::None {
             let begin = data.iter().position(|byte| !matches!(byte, b' ' | b'\t'));
             let Some(begin) = begin else {
@@ -141,7 +173,7 @@ impl Events {
             };
         }
         if self.data == Data::Json {
-            document.push(data, facts);
+            document.push(data, facts, renaming);
         } else {
             self.mark.push(data);
         }
@@ -151,7 +183,7 @@ impl Events {
         match self.line {
             Line::Stream | Line::Name(0) => self.end_event(document, facts),
             // The lines of one data are joined by line ends.
-            Line::Data if self.data == Data::Json => document.push(b"\n", facts),
+            Line::Data if self.data == Data::Json => document.push(b"\n", facts, None),
             _ => {}
         }
         self.line = Line::Name(0);

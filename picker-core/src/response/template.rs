@@ -8,29 +8,45 @@ use alloc::vec::Vec;
 
 use memchr::memmem::rfind;
 
+use super::renaming::Renaming;
+
 /// What comes before and after the text of an event.
 #[derive(Default)]
 pub(super) struct Template {
     before: Vec<u8>,
     after: Vec<u8>,
+    /// The same with another name of the model; `None` when that changes nothing.
+    renamed: Option<[Vec<u8>; 2]>,
     /// How many chunks of output such an event counts for.
     chunks: u64,
 }
 
 impl Template {
-    /// How many chunks of output `chunk` counts for, when it is one event of this form.
-    pub(super) fn chunks_of(&self, chunk: &[u8]) -> Option<u64> {
+    /// The text of `chunk`, when it is one event of this form.
+    pub(super) fn text_of<'a>(&self, chunk: &'a [u8]) -> Option<&'a [u8]> {
         if self.before.is_empty() {
             return None;
         }
         let text = chunk.strip_prefix(self.before.as_slice());
         let text = text?.strip_suffix(self.after.as_slice())?;
-        text.iter().all(is_plain).then_some(self.chunks)
+        text.iter().all(is_plain).then_some(text)
+    }
+
+    /// How many chunks of output an event of this form counts for.
+    pub(super) fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
+    /// Copies an event of this form with this text.
+    pub(super) fn rename(&self, text: &[u8], renaming: &mut Renaming<'_>) {
+        if let Some([before, after]) = &self.renamed {
+            renaming.replace([before, text, after]);
+        }
     }
 
     /// Takes the form of `chunk`, one event that counted for so many chunks of output, if it has a
     /// text without escapes.
-    pub(super) fn learn(&mut self, chunk: &[u8], chunks: u64) {
+    pub(super) fn learn(&mut self, chunk: &[u8], chunks: u64, renaming: Option<&Renaming<'_>>) {
         self.before.clear();
         self.after.clear();
         self.chunks = chunks;
@@ -41,7 +57,15 @@ impl Template {
             (rest.get(length) == Some(&b'"')).then_some((begin, begin + length))
         };
         let last = TEXT_KEYS.iter().filter_map(|key| text(key)).max();
-        if let Some((begin, end)) = last.filter(|_| chunk.len() <= EVENT_BYTES_MAX) {
+        let last = last.filter(|_| chunk.len() <= EVENT_BYTES_MAX);
+        let renaming = renaming.filter(|it| it.has_changed());
+        self.renamed = renaming
+            .zip(last)
+            .and_then(|(it, (begin, end))| it.around(begin, end));
+        if renaming.is_some() && self.renamed.is_none() {
+            return;
+        }
+        if let Some((begin, end)) = last {
             self.before.extend(chunk.iter().take(begin));
             self.after.extend(chunk.iter().skip(end));
         }
