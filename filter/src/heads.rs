@@ -12,6 +12,8 @@ pub(crate) struct AnswerHead<'a> {
     pub(crate) status: Option<&'a str>,
     pub(crate) media_type: Option<&'a str>,
     pub(crate) encoding: Option<&'a str>,
+    /// How long its body is, if it says so.
+    pub(crate) length: Option<&'a str>,
     /// What the endpoint says of its load.
     pub(crate) report: Option<&'a str>,
 }
@@ -24,6 +26,7 @@ impl<'a> AnswerHead<'a> {
                 b":status" => &mut head.status,
                 b"content-type" => &mut head.media_type,
                 b"content-encoding" => &mut head.encoding,
+                b"content-length" => &mut head.length,
                 b"endpoint-load-metrics" => &mut head.report,
                 _ => continue,
             };

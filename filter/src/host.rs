@@ -216,10 +216,13 @@ pub(crate) fn set_header(headers: Headers, name: &str, value: &str) -> Result<()
 
 /// Removes all request headers of that name.
 pub(crate) fn remove_request_header(name: &str) -> Result<(), HostError> {
+    remove_header(Headers::Request, name)
+}
+
+/// Removes all headers of that name.
+pub(crate) fn remove_header(headers: Headers, name: &str) -> Result<(), HostError> {
     // SAFETY: the host reads the slice before it returns.
-    result(unsafe {
-        proxy_remove_header_map_value(Headers::Request as u32, name.as_ptr(), name.len())
-    })
+    result(unsafe { proxy_remove_header_map_value(headers as u32, name.as_ptr(), name.len()) })
 }
 
 /// At most `size` bytes of a buffer from `start` on; empty when there are none.

@@ -25,6 +25,8 @@ pub enum Stat {
     OutputTokens,
     /// Counter: answers with a content coding, whose tokens are not counted.
     CodedAnswers,
+    /// Counter: answers with a content coding that show another name of the model than they should.
+    UnrenamedAnswers,
     /// Counter: streams whose first token came.
     FirstTokens,
     /// Counter: microseconds from the choice to the first token, over these streams.
@@ -116,6 +118,7 @@ impl Stat {
             Self::CachedTokens => ("cached_tokens_total", None),
             Self::OutputTokens => ("output_tokens_total", None),
             Self::CodedAnswers => ("coded_answers_total", None),
+            Self::UnrenamedAnswers => ("unrenamed_answers_total", None),
             Self::FirstTokens => ("first_tokens_total", None),
             Self::FirstTokenMicros => ("first_token_us_total", None),
             Self::LaterTokens => ("later_tokens_total", None),
