@@ -16,6 +16,17 @@ pub(crate) struct Reading {
     limit: u64,
     /// Bytes of the body that were read, as they came or as they were put in its place.
     read: usize,
+    public_name: Option<Box<str>>,
+}
+
+/// What was read of a request besides itself.
+pub(crate) struct Read {
+    /// How the body in the host's buffer is encoded.
+    pub(crate) encoding: Encoding,
+    /// How many bytes of it were read.
+    pub(crate) bytes: u64,
+    /// The client's name of its model, where another has taken its place and answers are to show it.
+    pub(crate) public_name: Option<Box<str>>,
 }
 
 /// How a body is encoded.
@@ -64,12 +75,17 @@ impl Reading {
             },
             limit,
             read: 0,
+            public_name: None,
         }
     }
 
-    /// How the body in the host's buffer is encoded, and how much of it was read.
-    pub(crate) fn how(&self) -> (Encoding, u64) {
-        (self.encoding, self.read as u64)
+    /// What was read so far.
+    pub(crate) fn how(&self) -> Read {
+        Read {
+            encoding: self.encoding,
+            bytes: self.read as u64,
+            public_name: self.public_name.clone(),
+        }
     }
 
     pub(crate) fn shape(&self) -> Shape {
@@ -118,9 +134,12 @@ impl Reading {
         self.scanner.model()
     }
 
-    /// Lets the complete body ask for another model, also where the host keeps it for the server.
-    pub(crate) fn rename(&mut self, name: &str) -> Result<(), Unrenamed> {
+    /// Lets the complete body ask for another model, also where the host keeps it for the server;
+    /// whether answers are to show the one that it had.
+    pub(crate) fn rename(&mut self, name: &str, is_shown: bool) -> Result<(), Unrenamed> {
         let place = self.scanner.model_place().ok_or(Unrenamed::Unread)?;
+        let old = self.scanner.model().filter(|_| is_shown);
+        self.public_name = old.map(Box::from);
         self.read = renaming::rename(place, name, (self.encoding, self.limit))?;
         self.encoding = Encoding::Identity;
         self.scanner.rename_model(name);

@@ -1,13 +1,14 @@
 //! A request on its way to an endpoint, from the choice to the end.
 
 use picker_core::{
-    Answered, Destination, LoadReport, Pick, PublicName, ResponseKind, ResponseReader, Stat,
+    Answered, Destination, LoadReport, Pick, PublicName, ResponseKind, ResponseReader, Shape, Stat,
     Ticket, Timestamp, Timing, Verdict, push_decimal,
 };
 
 use crate::heads::AnswerHead;
 use crate::host::{self, Buffer, HeaderMap, Headers, Host};
 use crate::verdict;
+use crate::waiting::Settled;
 use crate::worker::Worker;
 
 /// A request that is counted for an endpoint of the pool until it ends.
@@ -30,15 +31,42 @@ pub(crate) struct Sent {
     said: String,
 }
 
+/// Whose request is sent.
+pub(crate) struct Sender<'a> {
+    /// The number by which the host knows its stream.
+    pub(crate) context: u32,
+    /// The API that was called, if known.
+    pub(crate) shape: Option<Shape>,
+    /// The name of its model that the answer is to show, where it has another.
+    pub(crate) public_name: Option<&'a str>,
+}
+
+impl Worker {
+    /// Sends a request where `pick` says, and takes note of it where it may be ended for others. Its
+    /// stream has to be the host's effective context.
+    pub(crate) fn send(
+        &mut self,
+        index: usize,
+        pick: Pick,
+        of: &Sender<'_>,
+        now: Timestamp,
+    ) -> Settled {
+        if let (Some(run), Some(pool)) = (pick.ticket.run(), self.pools.get_mut(index)) {
+            pool.waiters.run(run, of.context, of.shape);
+            pool.waiters.listen(pool.pool.name(), pool.pool.slot());
+        }
+        let mut sent = Sent::begin(self, index, pick, now);
+        if let (Some(sent), Some(name)) = (&mut sent, of.public_name) {
+            sent.show_model(name);
+        }
+        sent.map_or(Settled::Passed, Settled::Sent)
+    }
+}
+
 impl Sent {
     /// Tells Envoy where the request goes; `None` when it does not want to know, and the route
     /// decides.
-    pub(crate) fn begin(
-        worker: &mut Worker,
-        index: usize,
-        pick: Pick,
-        now: Timestamp,
-    ) -> Option<Box<Self>> {
+    fn begin(worker: &mut Worker, index: usize, pick: Pick, now: Timestamp) -> Option<Box<Self>> {
         let mut destination = String::with_capacity(TEXT_BYTES);
         for address in &pick.destinations {
             if !destination.is_empty() {
@@ -93,8 +121,7 @@ impl Sent {
     }
 
     /// Lets the answer show this name of the model; to be called before the request goes on.
-    #[expect(dead_code, reason = "no request is renamed yet")]
-    pub(crate) fn show_model(&mut self, name: &str) {
+    fn show_model(&mut self, name: &str) {
         self.public_name = Some(PublicName::new(name));
         // What is compressed cannot be renamed. An endpoint that does so unasked is counted.
         let _ = host::remove_request_header("accept-encoding");

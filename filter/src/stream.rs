@@ -9,9 +9,8 @@ use proxy_wasm::types::Action;
 
 use crate::heads::{asked, read_head};
 use crate::host::{self, HeaderMap, Headers, Host};
-use crate::reading::{Encoding, Reading, Unread};
-use crate::renaming::Unrenamed;
-use crate::sent::Sent;
+use crate::reading::{Encoding, Read, Reading, Unread};
+use crate::sent::{Sender, Sent};
 use crate::waiting::{Settled, Waiting};
 use crate::worker::Worker;
 
@@ -168,34 +167,26 @@ impl Stream {
         if let Err(unread) = reading.complete() {
             return self.go_on_unread(&reading, &unread);
         }
-        let mut worker = self.worker.borrow_mut();
-        worker.tell_model(reading.model());
-        let whose = worker.whose(&reading, &self.asked, host::now());
-        drop(worker);
-        let whose = match whose {
-            Ok(Some(whose)) => whose,
+        let found = {
+            let worker = &mut *self.worker.borrow_mut();
+            worker.tell_model(reading.model());
+            let whose = worker.whose(&reading, &self.asked, host::now());
+            whose.and_then(|whose| {
+                let Some(whose) = whose else {
+                    return Ok(None);
+                };
+                worker.rename(&mut reading, &whose)?;
+                let pool = worker.pools.get(whose.pool);
+                Ok(pool.map(|it| (whose.pool, it.seed)))
+            })
+        };
+        let (pool, seed) = match found {
+            Ok(Some(found)) => found,
             Ok(None) => return Action::Continue,
             Err(refusal) => return self.refuse_read(&reading, refusal),
         };
-        if let Some(name) = &whose.name {
-            match reading.rename(name) {
-                Ok(()) => {
-                    if let Some(pool) = self.worker.borrow_mut().pools.get_mut(whose.pool) {
-                        pool.stats.add(Stat::ModelRewrites, 1);
-                    }
-                }
-                Err(Unrenamed::Body(_)) => {
-                    return self.refuse_read(&reading, Refusal::ModelUnclear);
-                }
-                // The server judges a body that cannot be read, and the host does as it can.
-                Err(Unrenamed::Unread | Unrenamed::Host(_)) => {}
-            }
-        }
-        let Some(seed) = self.worker.borrow().pools.get(whose.pool).map(|it| it.seed) else {
-            return Action::Continue;
-        };
         let read = reading.how();
-        self.decide_with(whose.pool, reading.finish(seed), read)
+        self.decide_with(pool, reading.finish(seed), read)
     }
 
     /// Goes on without the body, which may still be coming.
@@ -216,7 +207,11 @@ impl Stream {
                 };
                 // What could not be read once is not read again.
                 let request = Request::unread(reading.shape(), *fault);
-                self.decide_with(pool, request, (Encoding::Unknown, reading.how().1))
+                let read = Read {
+                    encoding: Encoding::Unknown,
+                    ..reading.how()
+                };
+                self.decide_with(pool, request, read)
             }
         }
     }
@@ -232,7 +227,7 @@ impl Stream {
     }
 
     /// Decides with what was read of the body, unless that is to be refused.
-    fn decide_with(&mut self, pool: usize, request: Request, read: (Encoding, u64)) -> Action {
+    fn decide_with(&mut self, pool: usize, request: Request, read: Read) -> Action {
         self.count_unreadable(pool, !request.faults.is_empty());
         let refusal = self.worker.borrow().config.refusal(&request);
         match refusal {
@@ -248,13 +243,8 @@ impl Stream {
         }
     }
 
-    /// Decides; `read` is how the body was read, and its length.
-    fn decide(
-        &mut self,
-        index: usize,
-        mut request: Request,
-        read: Option<(Encoding, u64)>,
-    ) -> Action {
+    /// Decides; `read` is what was read besides the request, if its body was.
+    fn decide(&mut self, index: usize, mut request: Request, read: Option<Read>) -> Action {
         request.headers = std::mem::take(&mut self.asked);
         request.only_cached = self.only_cached;
         let now = host::now();
@@ -266,7 +256,7 @@ impl Stream {
             };
             worker.last_request = Some(now);
             let asking = Asking {
-                bytes: read.map_or(0, |(_, bytes)| bytes),
+                bytes: read.as_ref().map_or(0, |it| it.bytes),
                 received_at: self.received_at,
             };
             pool.pool
@@ -274,13 +264,17 @@ impl Stream {
         };
         match arrived {
             Ok(Arrived::Sent(pick)) => {
-                let of = (self.context, request.shape);
-                let sent = self.worker.borrow_mut().send(index, pick, of, now);
+                let public_name = read.and_then(|it| it.public_name);
+                let of = Sender {
+                    context: self.context,
+                    shape: request.shape,
+                    public_name: public_name.as_deref(),
+                };
+                let sent = self.worker.borrow_mut().send(index, pick, &of, now);
                 self.go_on(sent)
             }
             Ok(Arrived::Waits(id)) => {
-                let read_as = read.map(|(encoding, _)| encoding);
-                let waiting = Waiting::new((index, id), self.context, request, read_as);
+                let waiting = Waiting::new((index, id), self.context, request, read);
                 self.wait(waiting, now)
             }
             Err(refusal) => {

@@ -12,8 +12,8 @@ use picker_core::{
 };
 
 use crate::host::{self, Host, HostError};
-use crate::reading::{Encoding, Reading, Unread};
-use crate::sent::Sent;
+use crate::reading::{Encoding, Read, Reading, Unread};
+use crate::sent::{Sender, Sent};
 use crate::worker::Worker;
 
 /// A request that waits, known to its stream and to its worker.
@@ -26,6 +26,7 @@ pub(crate) struct Waiting {
     request: Request,
     /// How to read its body again, where it is too long to be kept twice.
     again: Option<(Shape, Encoding)>,
+    public_name: Option<Box<str>>,
     since: Timestamp,
     /// What became of it, until its stream learns of it.
     outcome: Option<Settled>,
@@ -60,15 +61,17 @@ impl Waiting {
         (pool, id): (usize, WaitId),
         context: u32,
         request: Request,
-        read_as: Option<Encoding>,
+        read: Option<Read>,
     ) -> Self {
         let blocks = request.prompts.iter().map(|it| it.blocks.len());
         let is_long = blocks.sum::<usize>() + request.media.len() > KEPT_HASHES_MAX;
+        let read_as = read.as_ref().map(|it| it.encoding);
         let mut waiting = Self {
             pool,
             id,
             context,
             again: request.shape.zip(read_as).filter(|_| is_long),
+            public_name: read.and_then(|it| it.public_name),
             request: Request::default(),
             since: host::now(),
             outcome: None,
@@ -212,7 +215,12 @@ impl Worker {
         let started = pool.pool.start(&Host, (id, &request), &mut self.draws, now);
         let outcome = match started {
             Ok(Some(pick)) => {
-                let mut sent = self.send(index, pick, (waiting.context, request.shape), now);
+                let of = Sender {
+                    context: waiting.context,
+                    shape: request.shape,
+                    public_name: waiting.public_name.as_deref(),
+                };
+                let mut sent = self.send(index, pick, &of, now);
                 if let Settled::Sent(sent) = &mut sent {
                     sent.say("queued_ms", now.since(waiting.since).as_millis());
                 }
@@ -226,23 +234,6 @@ impl Worker {
         };
         self.settle(&mut waiting, outcome, own);
         true
-    }
-
-    /// Sends the request of the stream `context` where `pick` says, and takes note of it where it may
-    /// be ended for others.
-    pub(crate) fn send(
-        &mut self,
-        index: usize,
-        pick: Pick,
-        (context, shape): (u32, Option<Shape>),
-        now: Timestamp,
-    ) -> Settled {
-        if let (Some(run), Some(pool)) = (pick.ticket.run(), self.pools.get_mut(index)) {
-            pool.waiters.run(run, context, shape);
-            pool.waiters.listen(pool.pool.name(), pool.pool.slot());
-        }
-        let sent = Sent::begin(self, index, pick, now);
-        sent.map_or(Settled::Passed, Settled::Sent)
     }
 
     /// Ends the waiting of those that have waited long enough.

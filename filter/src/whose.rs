@@ -4,6 +4,7 @@ use picker_core::{Refusal, Stat, Timestamp, is_header_value};
 
 use crate::host::{self, Host};
 use crate::reading::Reading;
+use crate::renaming::Unrenamed;
 use crate::worker::Worker;
 
 /// Whose a request is that was read.
@@ -11,6 +12,8 @@ pub(crate) struct Whose {
     pub(crate) pool: usize,
     /// The name that its model has there, where that is another than the client's.
     pub(crate) name: Option<String>,
+    /// Whether answers are to show the client's.
+    pub(crate) is_public: bool,
 }
 
 impl Worker {
@@ -28,14 +31,18 @@ impl Worker {
         let (pool, name) = self.serving(place, now);
         let config = self.config.pools.get(pool);
         let limit = config.map_or(0, |it| it.limits.request_body_bytes);
-        if reading.how().1 > limit {
+        if reading.how().bytes > limit {
             return Err(Refusal::BodyTooLarge { limit });
         }
         let name = match name {
             Some(name) => Some(name).filter(|it| Some(it.as_str()) != model),
             None => config.and_then(|it| it.rewritten(model, headers, &mut self.draws)),
         };
-        Ok(Some(Whose { pool, name }))
+        Ok(Some(Whose {
+            pool,
+            name,
+            is_public: config.is_some_and(|it| it.public_names),
+        }))
     }
 
     /// The pool that serves for `place`: its own endpoints, else the first of its fallbacks that has
@@ -69,6 +76,24 @@ impl Worker {
             it.pool.refresh(&Host, now);
             it.pool.has_endpoints()
         })
+    }
+
+    /// Gives the model of a request that was read the name that it has in its pool.
+    pub(crate) fn rename(&mut self, reading: &mut Reading, whose: &Whose) -> Result<(), Refusal> {
+        let Some(name) = &whose.name else {
+            return Ok(());
+        };
+        match reading.rename(name, whose.is_public) {
+            Ok(()) => {
+                if let Some(pool) = self.pools.get_mut(whose.pool) {
+                    pool.stats.add(Stat::ModelRewrites, 1);
+                }
+                Ok(())
+            }
+            Err(Unrenamed::Body(_)) => Err(Refusal::ModelUnclear),
+            // The server judges a body that cannot be read, and the host does as it can.
+            Err(Unrenamed::Unread | Unrenamed::Host(_)) => Ok(()),
+        }
     }
 
     /// Tells routes which model a request is for, where that is configured.
