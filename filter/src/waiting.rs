@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use picker_core::{
-    FailureMode, Pick, Pools, Refusal, Request, RunId, Shape, SortedMap, Span, Stat, Timestamp,
-    Turn, WaitId,
+    FailureMode, Pools, Refusal, Request, RunId, Shape, SortedMap, Span, Stat, Timestamp, Turn,
+    WaitId,
 };
 
 use crate::host::{self, Host, HostError};

@@ -8,12 +8,14 @@ use alloc::vec::Vec;
 use serde_json::{Map, Value, json};
 
 use crate::config::{Role, parse};
+use crate::endpoint::Address;
 use crate::lease::lease_state;
 use crate::ledger::{self, Ledger};
 use crate::models::ServedModel;
 use crate::registry::registered;
 use crate::shared::SharedData;
 use crate::snapshot::{EndpointState, Snapshot, generation, stored};
+use crate::sorted::SortedMap;
 use crate::{Span, Timestamp};
 
 /// The state of all pools as JSON, for `/picker/state`.
@@ -48,21 +50,27 @@ pub fn state(shared: &impl SharedData, now: Timestamp) -> String {
 
 /// The answer to a discovery request for endpoints, `POST /v3/discovery:endpoints`.
 ///
-/// A resource is named as its pool. A name that is no pool's is left out, so Envoy keeps what it
-/// had. The version is the endpoints themselves, hashed: it moves exactly when they do, and is the
-/// same from every Envoy.
+/// A resource is named as its pool, or as several with commas between them, for a cluster that
+/// serves them all. A name that is no pool's is left out, so Envoy keeps what it had. The version
+/// is the endpoints themselves, hashed: it moves exactly when they do, and is the same from every
+/// Envoy.
 pub fn endpoint_discovery(shared: &impl SharedData, request: &[u8], now: Timestamp) -> String {
     let request: Value = serde_json::from_slice(request).unwrap_or_default();
     let wanted = request
         .get("resource_names")
         .or_else(|| request.get("resourceNames"));
-    let wanted = wanted.and_then(Value::as_array);
-    let is_wanted = |pool: &str| wanted.is_none_or(|names| names.iter().any(|name| name == pool));
-    let resources: Vec<Value> = pools(shared, now)
-        .into_iter()
-        .filter(|pool| is_wanted(&pool.name))
-        .map(|pool| load_assignment(&pool.name, &pool.snapshot))
-        .collect();
+    let pools = pools(shared, now);
+    let names: Vec<&str> = match wanted.and_then(Value::as_array) {
+        Some(names) => names.iter().filter_map(Value::as_str).collect(),
+        None => pools.iter().map(|it| it.name.as_str()).collect(),
+    };
+    let resources = names.into_iter().filter_map(|name| {
+        let named = |pool: &&PoolState| name.split(',').any(|it| it == pool.name);
+        let mut named = pools.iter().filter(named).peekable();
+        named.peek()?;
+        Some(load_assignment(name, named.map(|it| &it.snapshot)))
+    });
+    let resources: Vec<Value> = resources.collect();
     let text = Value::Array(resources.clone()).to_string();
     json!({
         "version_info": format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes())),
@@ -163,21 +171,21 @@ fn workers(ledger: &Ledger, now: Timestamp) -> Vec<Value> {
     .collect()
 }
 
-fn load_assignment(pool: &str, snapshot: &Snapshot) -> Value {
-    let endpoints: Vec<Value> = snapshot
-        .endpoints
-        .iter()
-        .map(|endpoint| {
-            let address = json!({
-                "address": endpoint.address.ip(),
-                "port_value": endpoint.address.port(),
-            });
-            json!({ "endpoint": { "address": { "socket_address": address } } })
-        })
-        .collect();
+fn load_assignment<'s>(name: &str, snapshots: impl Iterator<Item = &'s Snapshot>) -> Value {
+    let mut known: SortedMap<Address, ()> = SortedMap::default();
+    let mut endpoints = Vec::new();
+    for endpoint in snapshots.flat_map(|it| &it.endpoints) {
+        let address = endpoint.address;
+        if known.get(&address).is_some() {
+            continue;
+        }
+        known.insert(address, ());
+        let socket = json!({"address": address.ip(), "port_value": address.port()});
+        endpoints.push(json!({"endpoint": {"address": {"socket_address": socket}}}));
+    }
     json!({
         "@type": TYPE_URL,
-        "cluster_name": pool,
+        "cluster_name": name,
         "endpoints": [{ "lb_endpoints": endpoints }],
     })
 }
@@ -241,6 +249,35 @@ mod tests {
         assert_ne!(ask(r#""llm""#)["version_info"], answer["version_info"]);
         let all = parsed(&endpoint_discovery(&shared, b"not json", Timestamp(2)));
         assert_eq!(all["resources"].as_array().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_cluster_of_several_pools_has_the_endpoints_of_all_of_them_once() {
+        let shared = registered_pool();
+        let other = DOCUMENT.replace("llm", "b").replace("10.0.0.1", "10.0.0.2");
+        affirm(&shared, "b", &other, Timestamp(1), Timestamp(1));
+        for (name, expected) in [
+            ("llm", &["10.0.0.1", "::1"][..]),
+            ("llm,b", &["10.0.0.1", "::1", "10.0.0.2"]),
+            ("b,none", &["10.0.0.2", "::1"]),
+            ("none,other", &[]),
+            ("ll", &[]),
+        ] {
+            let request = format!(r#"{{"resource_names":["{name}"]}}"#);
+            let answer = endpoint_discovery(&shared, request.as_bytes(), Timestamp(2));
+            let answer = parsed(&answer);
+            let assignment = &answer["resources"][0];
+            let endpoints = assignment["endpoints"][0]["lb_endpoints"].as_array();
+            let address = "/endpoint/address/socket_address/address";
+            let found = endpoints
+                .into_iter()
+                .flatten()
+                .map(|it| it.pointer(address));
+            let found: Vec<_> = found.map(|it| it.unwrap().as_str().unwrap()).collect();
+            assert_eq!(found, expected, "{name}");
+            let is_named = found.is_empty() || assignment["cluster_name"] == name;
+            assert!(is_named, "{name}: {assignment}");
+        }
     }
 
     #[test]

@@ -77,14 +77,21 @@ pub fn compose(
     bootstrap.set_picker(document)?;
     bootstrap.set_fallback(&endpoints(document)?)?;
     if destination == Destination::OverrideHost {
-        let [pool] = pools(document)? else {
-            bail!("override-host serves one pool, the document has several");
-        };
-        let name = pool.get("name").context("a pool has no `name`")?;
-        let cluster = bootstrap.cluster_mut("llm")?;
-        cluster["eds_cluster_config"]["service_name"] = name.clone();
+        name_pools(&mut bootstrap, document)?;
     }
     Ok(bootstrap)
+}
+
+/// Lets the cluster of an override host know the endpoints of all pools of `document`.
+pub fn name_pools(bootstrap: &mut Bootstrap, document: &Value) -> Result<()> {
+    let names = pools(document)?.iter().map(|pool| {
+        let name = pool.get("name").and_then(Value::as_str);
+        name.context("a pool has no `name`")
+    });
+    let names: Vec<&str> = names.collect::<Result<_>>()?;
+    let cluster = bootstrap.cluster_mut("llm")?;
+    cluster["eds_cluster_config"]["service_name"] = json!(names.join(","));
+    Ok(())
 }
 
 /// The picker's configuration of a shipped file, with other endpoints.

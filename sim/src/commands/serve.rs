@@ -144,8 +144,8 @@ const PATHS: &str = r#"Paths:
   GET  /v1/models /metrics /health /ping /version /load
   POST /reset_prefix_cache                     409 while a request is in the engine
   GET  /sim/state       counters: requests, prompt_tokens, cached_tokens, running, waiting, ...
-  GET  /sim/log         the last requests: method, path, headers, body_bytes, body_xxh3, status,
-                        prompt_tokens, cached_tokens; POST /sim/log/clear forgets them
+  GET  /sim/log         the last requests: method, path, headers, body_bytes, body_xxh3, model,
+                        status, prompt_tokens, cached_tokens; POST /sim/log/clear forgets them
   GET  /sim/faults      the faults; POST changes those that the body names:
     {"metrics": "FAULT"}      as --fault-metrics
     {"requests": "FAULT"}     as --fault-requests

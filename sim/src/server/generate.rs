@@ -27,6 +27,11 @@ pub(super) async fn generate(shared: &Arc<Shared>, request: Arrival, shape: Shap
         body,
     } = request;
     let asked = check_type(&head.headers).and_then(|()| Body::parse(shape, &body));
+    if let Ok(body) = &asked {
+        shared
+            .log()
+            .update(number, |entry| entry.model.clone_from(&body.model));
+    }
     let checked = asked.and_then(|body| Ok((model(shared, &body)?, fit(shared, body)?)));
     let (model, body) = match checked {
         Ok(checked) => checked,

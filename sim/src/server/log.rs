@@ -20,6 +20,8 @@ pub(super) struct Entry {
     pub(super) headers: Vec<(String, String)>,
     pub(super) body_bytes: usize,
     pub(super) body_hash: u64,
+    /// `None` until it was read, and where the body names none.
+    pub(super) model: Option<String>,
     /// `None` while no answer has begun.
     pub(super) status: Option<u16>,
     pub(super) prompt_tokens: usize,
@@ -72,6 +74,7 @@ impl Entry {
             "headers": self.headers.iter().map(|it| json!([it.0, it.1])).collect::<Value>(),
             "body_bytes": self.body_bytes,
             "body_xxh3": format!("{:016x}", self.body_hash),
+            "model": self.model,
             "status": self.status,
             "prompt_tokens": self.prompt_tokens,
             "cached_tokens": self.cached_tokens,
