@@ -73,4 +73,14 @@ impl<'a> Plugin<'a> {
             Destination::FilterState => None,
         }
     }
+
+    /// The headers by which this copy can make Envoy take another route.
+    pub(super) fn written(&self) -> Vec<&str> {
+        let tells_model = self.config().is_some_and(|it| it.model_headers.is_some());
+        let of_model = MODEL_HEADERS.into_iter().filter(|_| tells_model);
+        self.header().into_iter().chain(of_model).collect()
+    }
 }
+
+/// What `modelHeaders` writes.
+pub(super) const MODEL_HEADERS: [&str; 2] = ["x-gateway-model-name", "x-gateway-base-model-name"];

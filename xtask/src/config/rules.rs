@@ -36,7 +36,7 @@ pub(super) fn findings(model: &Model<'_>) -> Vec<Finding> {
 
 type Rule = fn(&Model<'_>) -> Vec<Finding>;
 
-const RULES: [Rule; 28] = [
+const RULES: [Rule; 29] = [
     seen::what_is_not_here,
     embedded::the_configuration_is_good,
     plugins::headers_wait_for_the_body,
@@ -58,6 +58,7 @@ const RULES: [Rule; 28] = [
     destination::a_route_is_left_without_a_pick,
     destination::the_header_reaches_the_cluster,
     rematch::both_routes_say_the_same_to_filters,
+    rematch::routes_need_what_is_written,
     upstream::connections_close_before_the_engines_close_them,
     upstream::resets_are_retried,
     upstream::breakers_are_above_what_engines_take,

@@ -871,6 +871,45 @@ fn what_filters_do_by_route_is_the_same_with_and_without_a_pick() {
 }
 
 #[test]
+fn a_route_by_the_model_is_one_that_the_picker_leads_to() {
+    fn by_model(it: &mut Bootstrap) -> &mut Value {
+        let headers = json!([{"name": "x-gateway-model-name", "string_match": {"exact": "m"}}]);
+        let other = json!({
+            "match": {"prefix": "/", "headers": headers},
+            "route": {"cluster": "others", "timeout": "0s", "idle_timeout": "0s"},
+        });
+        let routes = host(it)["routes"].as_array_mut().unwrap();
+        routes.insert(0, other);
+        &mut routes[0]
+    }
+    let texts = |change: Change| {
+        let findings = found(Destination::OriginalDst, change);
+        let texts = findings.into_iter().map(|it| it.text);
+        let about = |it: &String| it.contains("no request has") || it.contains("matches the route");
+        texts.filter(about).collect::<Vec<_>>()
+    };
+    let silent = texts(|it| _ = by_model(it));
+    assert!(
+        silent[0].contains("wants x-gateway-model-name"),
+        "{silent:?}"
+    );
+    let told = texts(|it| {
+        by_model(it);
+        picker(it, |it| it["modelHeaders"] = json!({}));
+    });
+    assert_eq!(told, [""; 0]);
+    let unguarded = texts(|it| {
+        by_model(it)["typed_per_filter_config"] = json!({"a": {"disabled": true}});
+        picker(it, |it| it["modelHeaders"] = json!({}));
+    });
+    assert_eq!(unguarded.len(), 1, "{unguarded:?}");
+    assert!(
+        unguarded[0].contains("sets x-gateway-model-name"),
+        "{unguarded:?}"
+    );
+}
+
+#[test]
 fn routes_that_no_pool_takes_are_left_alone() {
     let beside = |it: &mut Bootstrap| {
         picker(it, |it| {
