@@ -8,6 +8,7 @@ pub mod held;
 pub mod http2;
 pub mod load;
 pub mod queueing;
+pub mod recorder;
 
 use std::fs;
 use std::net::SocketAddr;
