@@ -53,7 +53,8 @@ fn text(draw: &mut Draw, bytes: usize) -> String {
     text
 }
 
-const MODEL: &str = "meta-llama/Llama-3.1-8B-Instruct";
+/// The model that all of them ask for.
+pub(super) const MODEL: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

@@ -53,6 +53,9 @@ pub struct OverheadArguments {
     /// Measure several copies with flow control too, while nothing waits
     #[arg(long)]
     queues: bool,
+    /// Measure several copies too that each rewrite the model
+    #[arg(long)]
+    rewrite: bool,
     /// Measure this module instead of the one built here
     #[arg(long, value_name = "FILE")]
     wasm: Option<PathBuf>,
@@ -148,6 +151,9 @@ async fn measure(arguments: &OverheadArguments, envoy: &Envoy, wasm: &Path) -> R
         Some(Host::Wasm { copies: 1 }),
         Some(Host::Wasm { copies: COPIES }),
         arguments.queues.then_some(Host::Queues { copies: COPIES }),
+        arguments
+            .rewrite
+            .then_some(Host::Rewrite { copies: COPIES }),
         arguments.ext_proc.map(|server| Host::ExtProc { server }),
     ];
     let mut subjects = Vec::new();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::bodies::MODEL;
 use super::cpu::{CpuTime, resident_bytes};
 use crate::bootstrap::{Bootstrap, PAGES, TRAFFIC};
 use crate::compose::{Addresses, Destination, compose, document};
@@ -25,6 +26,8 @@ pub(super) enum Host {
     Wasm { copies: u32 },
     /// The same with queues, and with room for all requests.
     Queues { copies: u32 },
+    /// The same, and each copy gives the model another name.
+    Rewrite { copies: u32 },
     /// An external processor at this address.
     ExtProc { server: SocketAddr },
 }
@@ -74,7 +77,10 @@ pub(super) struct Subject {
 impl Host {
     /// Whether the picker's own counters and pages are there.
     pub(super) fn has_filter(self) -> bool {
-        matches!(self, Self::Wasm { .. } | Self::Queues { .. })
+        matches!(
+            self,
+            Self::Wasm { .. } | Self::Queues { .. } | Self::Rewrite { .. }
+        )
     }
 }
 
@@ -85,6 +91,7 @@ impl fmt::Display for Host {
             Self::Wasm { copies: 1 } => f.pad("wasm"),
             Self::Wasm { copies } => f.pad(&format!("wasm x{copies}")),
             Self::Queues { copies } => f.pad(&format!("queues x{copies}")),
+            Self::Rewrite { copies } => f.pad(&format!("rewrite x{copies}")),
             Self::ExtProc { .. } => f.pad("ext_proc"),
         }
     }
@@ -96,13 +103,15 @@ impl Subject {
         let destination = Destination::OriginalDst;
         let addresses = Addresses::free()?;
         let mut document = document(destination, bench.endpoints)?;
-        if let Host::Queues { .. } = host {
-            document["pools"][0]["picker"] = queueing_picker();
+        match host {
+            Host::Queues { .. } => document["pools"][0]["picker"] = queueing_picker(),
+            Host::Rewrite { copies } => document["pools"][0]["modelRewrites"] = rewrites(copies),
+            Host::None | Host::Wasm { .. } | Host::ExtProc { .. } => {}
         }
         let mut bootstrap = compose(destination, addresses, bench.wasm, &document)?;
         match host {
             Host::None => remove_filter(&mut bootstrap)?,
-            Host::Wasm { copies } | Host::Queues { copies } => {
+            Host::Wasm { copies } | Host::Queues { copies } | Host::Rewrite { copies } => {
                 repeat_filter(&mut bootstrap, copies)?
             }
             Host::ExtProc { server } => {
@@ -163,6 +172,19 @@ fn queueing_picker() -> Value {
         ],
         "flowControl": {"saturationDetector": {"pluginRef": detector}},
     })
+}
+
+/// Rules by which each of the copies, which are configured alike, finds a name to rewrite.
+fn rewrites(copies: u32) -> Value {
+    let name = |copy| match copy {
+        0 => MODEL.to_owned(),
+        _ => format!("{MODEL}-{copy}"),
+    };
+    let rule = |copy| {
+        json!({"matches": [{"model": {"value": name(copy)}}],
+               "targets": [{"modelRewrite": name(copy + 1)}]})
+    };
+    (0..copies).map(rule).collect()
 }
 
 /// Takes out all that is the picker's: the filter, its pages and its service.
