@@ -206,5 +206,6 @@ async fn step(mut stream: TcpStream, queue: Arc<Mutex<mpsc::Receiver<Vec<u8>>>>)
     }
 }
 
-const IDLE: &str = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n\
+/// The metrics of an idle vLLM.
+pub(crate) const IDLE: &str = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n\
                     vllm:kv_cache_usage_perc 0\n";

@@ -9,6 +9,7 @@ pub mod http2;
 pub mod load;
 pub mod queueing;
 pub mod recorder;
+pub mod scripted;
 
 use std::fs;
 use std::net::SocketAddr;
