@@ -1,8 +1,8 @@
 //! Scraping, while this root holds the lease.
 
 use picker_core::{
-    Answer, Collector, Eagerness, Lease, PERIOD_MAX, PoolScrape, Scrape, ScrapeOutcome, SortedMap,
-    Span, Stat, Timestamp, lease_length,
+    Answer, Collector, DiscoveryFailure, DiscoveryOutcome, DiscoveryStatus, Eagerness, Lease,
+    PERIOD_MAX, PoolScrape, Scrape, ScrapeOutcome, SortedMap, Span, Stat, Timestamp, lease_length,
 };
 
 use crate::host::{self, Buffer, Headers, Host};
@@ -12,10 +12,17 @@ use crate::stats::Stats;
 pub(crate) struct Collecting {
     lease: Lease,
     collector: Collector,
-    /// Each scrape on its way and its pool, by the number of its call.
-    calls: SortedMap<u32, (String, Scrape)>,
+    /// Each call on its way and its pool, by the number of the call.
+    calls: SortedMap<u32, (String, Asked)>,
     stats: Vec<(String, Stats)>,
     logged_at: Option<Timestamp>,
+}
+
+/// What a call asks for.
+enum Asked {
+    Scrape(Scrape),
+    /// The endpoints, under this number of the collector's.
+    Endpoints(u32),
 }
 
 impl Collecting {
@@ -48,6 +55,8 @@ impl Collecting {
         #[cfg(feature = "test-build")]
         crate::test_hooks::on_collect();
         self.collector.tick(&Host, now);
+        self.show_discoveries(now);
+        self.discover(now);
         while let Some(scrape) = self.collector.poll_scrape(&Host, now) {
             self.send(scrape, now);
         }
@@ -69,7 +78,14 @@ impl Collecting {
             },
             None => Answer::Nothing,
         };
-        self.take_in(&whose, answer, host::now());
+        let now = host::now();
+        match whose {
+            (pool, Asked::Scrape(scrape)) => self.take_in(&(pool, scrape), answer, now),
+            (pool, Asked::Endpoints(id)) => {
+                self.take_endpoints((&pool, id), answer, now);
+                self.discover(now);
+            }
+        }
     }
 
     fn send(&mut self, scrape: PoolScrape, now: Timestamp) {
@@ -83,9 +99,83 @@ impl Collecting {
         let whose = (scrape.pool, scrape.scrape);
         match host::http_call(&scrape.cluster, headers, scrape.timeout) {
             Some(token) => {
-                self.calls.insert(token, whose);
+                let (pool, scrape) = whose;
+                self.calls.insert(token, (pool, Asked::Scrape(scrape)));
             }
             None => self.take_in(&whose, Answer::NotSent, now),
+        }
+    }
+
+    /// Asks for endpoints where that is due.
+    fn discover(&mut self, now: Timestamp) {
+        while let Some(call) = self.collector.poll_discovery(now) {
+            let headers = vec![
+                (":method", "GET"),
+                (":path", call.path.as_str()),
+                (":authority", call.host.as_str()),
+                ("accept", "application/json"),
+            ];
+            match host::http_call(&call.cluster, headers, call.timeout) {
+                Some(token) => self
+                    .calls
+                    .insert(token, (call.pool, Asked::Endpoints(call.id))),
+                None => self.take_endpoints((&call.pool, call.id), Answer::NotSent, now),
+            }
+        }
+    }
+
+    /// Takes in an answer that tells endpoints; only what is new is logged.
+    fn take_endpoints(&mut self, call: (&str, u32), answer: Answer<'_>, now: Timestamp) {
+        let (pool, _) = call;
+        match self.collector.handle_discovery(&Host, call, answer, now) {
+            DiscoveryOutcome::Failed { failure, is_news } => {
+                let reason = failure.reason();
+                if let Some(stats) = self.stats_of(pool) {
+                    stats.add(Stat::DiscoveryFailures(reason), 1);
+                }
+                if is_news {
+                    log::warn!(
+                        "picker: pool={pool} discovery failed: {failure}; the endpoints stay as \
+                         they are"
+                    );
+                }
+            }
+            DiscoveryOutcome::Read(news) => {
+                if news.recovered {
+                    log::info!("picker: pool={pool} discovery works again");
+                }
+                if let Some((before, now)) = news.shrunk {
+                    let held = if news.is_held {
+                        "; doubted for discovery.hold"
+                    } else {
+                        ""
+                    };
+                    log::warn!("picker: pool={pool} has {now} of {before} endpoints left{held}");
+                }
+            }
+            DiscoveryOutcome::Unlisted => {}
+        }
+    }
+
+    /// Lets the host show how discovery stands.
+    fn show_discoveries(&mut self, now: Timestamp) {
+        let standing = self.collector.discoveries(now);
+        let standing: Vec<(String, DiscoveryStatus)> =
+            standing.map(|(pool, it)| (pool.to_owned(), it)).collect();
+        for (pool, status) in standing {
+            let Some(stats) = self.stats_of(&pool) else {
+                continue;
+            };
+            for reason in DiscoveryFailure::REASONS {
+                stats.show(Stat::DiscoveryFailures(reason));
+            }
+            for (stat, value) in [
+                (Stat::DiscoveredEndpoints, status.endpoints as u64),
+                (Stat::DiscoveryAge, status.age.as_millis()),
+                (Stat::DiscoveryHeld, u64::from(status.is_held)),
+            ] {
+                stats.set(stat, value);
+            }
         }
     }
 
@@ -95,12 +185,7 @@ impl Collecting {
         let outcome = self
             .collector
             .handle_answer(&Host, (pool, *scrape), answer, now);
-        let known = self.stats.iter().position(|(it, _)| it == pool);
-        let place = known.unwrap_or(self.stats.len());
-        if known.is_none() {
-            self.stats.push((pool.clone(), Stats::new(pool)));
-        }
-        let Some((_, stats)) = self.stats.get_mut(place) else {
+        let Some(stats) = self.stats_of(pool) else {
             return;
         };
         match outcome {
@@ -123,6 +208,15 @@ impl Collecting {
                 }
             }
         }
+    }
+
+    fn stats_of(&mut self, pool: &str) -> Option<&mut Stats> {
+        let known = self.stats.iter().position(|(it, _)| it == pool);
+        let place = known.unwrap_or(self.stats.len());
+        if known.is_none() {
+            self.stats.push((pool.to_owned(), Stats::new(pool)));
+        }
+        self.stats.get_mut(place).map(|(_, stats)| stats)
     }
 }
 

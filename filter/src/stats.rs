@@ -34,6 +34,11 @@ impl Stats {
         }
     }
 
+    /// Lets the host show a stat from now on, before there is anything to count.
+    pub(crate) fn show(&mut self, stat: Stat) {
+        self.known_mut(stat);
+    }
+
     /// Sets a gauge at once.
     pub(crate) fn set(&mut self, stat: Stat, value: u64) {
         if let Some(id) = self.known_mut(stat).id {

@@ -319,11 +319,10 @@ impl Worker {
         refusal: Refusal,
         shape: Option<Shape>,
     ) -> Settled {
-        let closed = self
-            .config
-            .pools
-            .get(index)
-            .is_some_and(|it| it.failure_mode == FailureMode::Closed);
+        // What is discovered with the endpoints counts.
+        let discovered = self.pools.get(index).and_then(|it| it.pool.failure_mode());
+        let configured = self.config.pools.get(index).map(|it| it.failure_mode);
+        let closed = discovered.or(configured) == Some(FailureMode::Closed);
         if refusal.may_fail_open() && !closed {
             if let Some(pool) = self.pools.get_mut(index) {
                 pool.stats.add(Stat::FailedOpen, 1);

@@ -7,6 +7,7 @@
 
 mod admin;
 mod catalogue;
+mod discovery;
 mod error;
 mod filter;
 mod limits;
@@ -39,10 +40,12 @@ use crate::sort::sort_by;
 use crate::time::Span;
 use crate::trust::Trust;
 
+pub use discovery::{DiscoveryConfig, DiscoverySource, KubernetesSubject};
 pub use error::{AddressFault, Cause, ConfigError, ConfigWarning, Wanted};
 pub(crate) use limits::REQUEST_BODY_BYTES;
 use limits::*;
 pub use limits::{CONFIG_ERRORS_MAX, SCRAPE_INTERVAL_MIN};
+pub(crate) use limits::{ENDPOINTS_MAX, LABELS_MAX, TEXT_BYTES_MAX};
 use node::{Node, Report};
 pub use schema::{config_schema, picker_schema};
 
@@ -125,8 +128,10 @@ pub struct PoolConfig {
     pub fallback: Option<Fallback>,
     /// The engine of endpoints whose labels name none.
     pub engine: EngineKind,
-    /// At least one, no address twice, all of them on active ports.
+    /// At least one, no address twice, all of them on active ports; none where they are discovered.
     pub endpoints: Vec<EndpointConfig>,
+    /// Where the endpoints come from when they are not listed.
+    pub discovery: Option<DiscoveryConfig>,
     /// How metrics are collected.
     pub scrape: ScrapeConfig,
     /// What is assumed about the endpoints' prefix caches.

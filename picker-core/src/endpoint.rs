@@ -2,7 +2,7 @@
 
 use alloc::string::{String, ToString};
 use core::fmt;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::str::FromStr;
 
 use crate::decimal::push_decimal;
@@ -50,6 +50,17 @@ impl Address {
         }
         text.push(':');
         push_decimal(text, address.port().into());
+    }
+
+    /// A port of a host; `None` for port 0.
+    pub(crate) fn new(ip: IpAddr, port: u16) -> Option<Self> {
+        (port != 0).then(|| Self(SocketAddr::new(ip, port)))
+    }
+
+    /// Whether something can be sent there: it is neither the wildcard nor a group.
+    pub(crate) fn is_one_host(self) -> bool {
+        let ip = self.0.ip().to_canonical();
+        !ip.is_unspecified() && !ip.is_multicast() && ip != IpAddr::V4(Ipv4Addr::BROADCAST)
     }
 
     /// The same host with another port, which must not be 0.

@@ -2,6 +2,7 @@
 
 pub(crate) mod lexer;
 mod number;
+pub(crate) mod pull;
 mod search;
 pub(crate) mod short;
 mod skip;

@@ -24,6 +24,7 @@ mod collector;
 mod config;
 mod context_length;
 mod decimal;
+mod discovery;
 mod drain;
 mod draw;
 mod eligibility;
@@ -100,12 +101,17 @@ pub use claim::{Claim, property_text};
 pub use collector::{Collector, PERIOD_MAX, PoolScrape};
 pub use config::{
     AddressFault, BaseModel, CONFIG_ERRORS_MAX, CacheConfig, Cause, Config, ConfigError,
-    ConfigWarning, Destination, EndpointConfig, FailureMode, Fallback, Limits, ListModels, Match,
-    Objective, Paths, PoolConfig, Role, SCRAPE_INTERVAL_MIN, ScrapeConfig, Wanted, config_schema,
-    is_header_value, parse as parse_config, parse_picker, picker_schema,
+    ConfigWarning, Destination, DiscoveryConfig, DiscoverySource, EndpointConfig, FailureMode,
+    Fallback, KubernetesSubject, Limits, ListModels, Match, Objective, Paths, PoolConfig, Role,
+    SCRAPE_INTERVAL_MIN, ScrapeConfig, Wanted, config_schema, is_header_value,
+    parse as parse_config, parse_picker, picker_schema,
 };
 pub use context_length::ContextLength;
 pub use decimal::push_decimal;
+pub use discovery::{
+    DiscoveryCall, DiscoveryFailure, DiscoveryOutcome, DiscoveryStatus, Found, ListFault, Listed,
+    News,
+};
 pub use draw::Draws;
 pub use endpoint::{Address, AddressError, EndpointId};
 pub use engine::{EngineKind, UnknownEngine};

@@ -121,6 +121,7 @@ fn endpoint_state(
         ("id", json!(endpoint.id.0)),
         ("address", json!(endpoint.address.to_string())),
         ("reachable", json!(endpoint.reachable)),
+        ("draining", json!(endpoint.draining)),
         ("fresh", json!(endpoint.is_fresh(now, threshold))),
         (
             "age_ms",
@@ -181,7 +182,11 @@ fn load_assignment<'s>(name: &str, snapshots: impl Iterator<Item = &'s Snapshot>
         }
         known.insert(address, ());
         let socket = json!({"address": address.ip(), "port_value": address.port()});
-        endpoints.push(json!({"endpoint": {"address": {"socket_address": socket}}}));
+        let mut listed = json!({"endpoint": {"address": {"socket_address": socket}}});
+        if endpoint.draining {
+            listed["health_status"] = "DRAINING".into();
+        }
+        endpoints.push(listed);
     }
     json!({
         "@type": TYPE_URL,

@@ -22,7 +22,8 @@ use self::latencies::Latencies;
 pub use self::turns::{Arrived, Asking, Turn};
 use crate::adapter::ListedAdapters;
 use crate::burst::Batch;
-use crate::config::PoolConfig;
+use crate::config::{FailureMode, PoolConfig};
+use crate::discovery::stored_list;
 use crate::drain::DrainRate;
 use crate::draw::Draws;
 use crate::flow::Desk;
@@ -50,6 +51,9 @@ pub struct PoolOptions {
     pub plan: Plan,
     /// The labels of endpoints that have some, in the order of addresses.
     pub labels: Vec<(Address, Labels)>,
+    /// Whether the endpoints are discovered: their labels are then those of the list that is found,
+    /// and what happens when none is eligible may stand there too.
+    pub is_discovered: bool,
     /// Metrics older than this say nothing.
     pub staleness_threshold: Span,
     /// The cache of every endpoint in tokens; `None` to believe the endpoint's page.
@@ -69,6 +73,7 @@ impl PoolOptions {
             name: config.name.clone(),
             plan: config.plan.clone(),
             labels: config.labels(),
+            is_discovered: config.discovery.is_some(),
             staleness_threshold: config.scrape.staleness_threshold,
             capacity_tokens: config.cache.capacity_tokens,
             session_key,
@@ -88,6 +93,8 @@ pub struct Pool {
     /// When it was made sure last that the view is the newest.
     viewed_at: Option<Timestamp>,
     replica: Replica,
+    /// The number of the list whose labels are in use, and what it says of failures.
+    list: (u32, Option<FailureMode>),
     /// For every endpoint of the view, where its labels are among those of the options.
     labelled: Vec<Option<usize>>,
     adapters: ListedAdapters,
@@ -114,6 +121,7 @@ impl Pool {
             view: View::new(name, snapshot),
             viewed_at: None,
             replica: Replica::new(name, options.plan.producers.media_max),
+            list: (0, None),
             labelled: Vec::new(),
             adapters: ListedAdapters::default(),
             tally: Tally::new(name, owner),
@@ -289,7 +297,26 @@ impl Pool {
     pub fn refresh(&mut self, shared: &impl SharedData, now: Timestamp) {
         self.viewed_at = Some(now);
         if self.view.refresh(shared) {
+            self.follow_list(shared);
             self.follow_view();
+        }
+    }
+
+    /// What happens to a request when no endpoint is eligible, where that is discovered.
+    pub fn failure_mode(&self) -> Option<FailureMode> {
+        self.list.1
+    }
+
+    /// Reads the labels of discovered endpoints again when they have changed.
+    fn follow_list(&mut self, shared: &impl SharedData) {
+        if !self.options.is_discovered || self.view.snapshot().list == self.list.0 {
+            return;
+        }
+        // A list that cannot be read leaves the last one in use; a newer one than the snapshot's is
+        // as good, and read once more with its own.
+        if let Some((number, listed)) = stored_list(shared, &self.options.name) {
+            self.list = (number, listed.failure_mode);
+            self.options.labels = listed.labels;
         }
     }
 

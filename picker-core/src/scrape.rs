@@ -5,12 +5,13 @@
 //! connection says something about the endpoint.
 
 mod answer;
+mod members;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::cache_fit::CacheFit;
-use crate::config::{EndpointConfig, PoolConfig};
+use crate::config::{EndpointConfig, FailureMode, PoolConfig};
 use crate::ledger::{self, Ledger, Load};
 use crate::models::{read_gpu_usage, read_models};
 use crate::reading::{Reporter, read_page_of};
@@ -20,7 +21,7 @@ use crate::snapshot::{EndpointState, GpuUsage, Snapshot, publish};
 use crate::sources::{EngineChoice, Place, Target};
 use crate::{Address, EndpointId, Span, Timestamp};
 
-use answer::page_of;
+pub(crate) use answer::page_of;
 pub use answer::{Answer, ScrapeFailure, ScrapeOutcome};
 
 /// Something to fetch from an endpoint.
@@ -39,6 +40,10 @@ pub struct Scraper {
     config: PoolConfig,
     snapshot: Snapshot,
     plans: Vec<Plan>,
+    /// What happens when no endpoint is eligible, where that is discovered.
+    failure_mode: Option<FailureMode>,
+    /// Whether the labels have changed since they were published.
+    list_changed: bool,
     /// Whether the snapshot has changed since it was published.
     changed: bool,
 }
@@ -79,38 +84,13 @@ impl Scraper {
         let mut scraper = Self {
             snapshot: snapshot.unwrap_or_else(fresh),
             plans: Vec::new(),
+            failure_mode: None,
+            list_changed: false,
             changed: true,
             config: config.clone(),
         };
         scraper.configure(config);
         scraper
-    }
-
-    /// Takes over a new configuration: endpoints that stay keep their numbers, the others go or
-    /// come.
-    pub fn configure(&mut self, config: PoolConfig) {
-        let listed = |address| {
-            config
-                .endpoints
-                .iter()
-                .any(|listed| listed.address == address)
-        };
-        self.snapshot
-            .endpoints
-            .retain(|endpoint| listed(endpoint.address));
-        for endpoint in &config.endpoints {
-            let known = self
-                .snapshot
-                .endpoints
-                .iter()
-                .any(|known| known.address == endpoint.address);
-            if !known {
-                self.snapshot.add(endpoint.address);
-            }
-        }
-        self.config = config;
-        self.changed = true;
-        self.plan();
     }
 
     /// The configuration.
@@ -288,6 +268,7 @@ impl Scraper {
         let mut timers = self.plans.iter().map(|plan| plan.timers.metrics);
         let waiting = timers.any(|timer| timer.sent.is_some());
         if self.changed && (all || !waiting) {
+            self.publish_list(shared);
             publish(shared, &self.config.name, &self.snapshot);
             self.changed = false;
         }
@@ -309,61 +290,6 @@ impl Scraper {
             self.changed = true;
         }
         ScrapeOutcome::Failed(failure)
-    }
-
-    /// Gives a restarted endpoint a new number: nothing that was learnt of the old process holds
-    /// for the new one.
-    fn renew(&mut self, scraped: EndpointState) {
-        let old = scraped.id;
-        self.snapshot
-            .endpoints
-            .retain(|endpoint| endpoint.id != old);
-        self.snapshot.add(scraped.address);
-        if let Some(added) = self.snapshot.endpoints.last_mut() {
-            *added = EndpointState {
-                id: added.id,
-                sent_at_scrape: 0,
-                in_flight_at_scrape: 0,
-                share: None,
-                cache_fit: 1.0,
-                models: None,
-                gpus: None,
-                ..scraped
-            };
-        }
-        self.changed = true;
-        self.plan();
-    }
-
-    fn plan(&mut self) {
-        let mut plans = Vec::new();
-        for endpoint in &self.snapshot.endpoints {
-            let known = self
-                .plans
-                .iter()
-                .position(|plan| plan.endpoint == endpoint.id);
-            let configured = self
-                .config
-                .endpoints
-                .iter()
-                .find(|it| it.address == endpoint.address);
-            let engines = &self.config.plan.sources.engines;
-            let engine = configured.map_or(EngineChoice::BuiltIn(self.config.engine), |it| {
-                engines.of(it)
-            });
-            let rank = configured.and_then(EndpointConfig::rank);
-            let known = known.and_then(|known| self.plans.get(known));
-            plans.push(Plan {
-                endpoint: endpoint.id,
-                engine,
-                rank: rank.map(String::from),
-                timers: known.map_or_else(Timers::default, |plan| plan.timers),
-                load: known.map_or_else(Load::default, |plan| plan.load),
-                share: known.map_or_else(Share::default, |plan| plan.share),
-                cache_fit: known.map_or_else(CacheFit::default, |plan| plan.cache_fit),
-            });
-        }
-        self.plans = plans;
     }
 
     fn endpoint_mut(&mut self, id: EndpointId) -> Option<&mut EndpointState> {

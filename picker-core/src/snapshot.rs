@@ -42,6 +42,11 @@ pub struct EndpointState {
     pub cache_fit: f64,
     /// False when nothing listens at its address.
     pub reachable: bool,
+    /// Whether it gets no new requests, for it is not ready or about to end; those that it has it
+    /// may finish.
+    pub draining: bool,
+    /// What tells it from another one at the same address; 0 where nobody says.
+    pub identity: u64,
     /// The models and adapters it serves, by name; `None` until it told them.
     pub models: Option<Vec<ServedModel>>,
     /// How busy its GPUs are, when that is asked for and was ever told.
@@ -71,6 +76,8 @@ impl EndpointState {
             share: None,
             cache_fit: 1.0,
             reachable: true,
+            draining: false,
+            identity: 0,
             models: None,
             gpus: None,
         }
@@ -100,6 +107,9 @@ impl EndpointState {
 pub struct Snapshot {
     /// The number that the next new incarnation gets.
     pub next_id: u32,
+    /// The number of the list that has the labels of the endpoints, where they are discovered; else
+    /// 0.
+    pub list: u32,
     /// In the order of their numbers.
     pub endpoints: Vec<EndpointState>,
 }
@@ -111,6 +121,7 @@ impl Snapshot {
     pub fn unknown(addresses: impl IntoIterator<Item = Address>) -> Self {
         let mut snapshot = Self {
             next_id: 1,
+            list: 0,
             endpoints: Vec::new(),
         };
         for address in addresses {
@@ -140,6 +151,7 @@ impl Snapshot {
         let mut writer = Writer(out);
         writer.u8(FORMAT);
         writer.u32(self.next_id);
+        writer.u32(self.list);
         for endpoint in &self.endpoints {
             writer.u32(endpoint.id.0);
             writer.text(&endpoint.address.to_string());
@@ -149,6 +161,8 @@ impl Snapshot {
             writer.gauge(endpoint.share);
             writer.gauge(Some(endpoint.cache_fit));
             writer.u8(u8::from(endpoint.reachable));
+            writer.u8(u8::from(endpoint.draining));
+            writer.u64(endpoint.identity);
             encode_models(endpoint.models.as_deref(), &mut writer);
             writer.gauge(endpoint.gpus.map(|gpus| gpus.usage));
             writer.count(endpoint.gpus.map(|gpus| gpus.read_at.0));
@@ -164,6 +178,7 @@ impl Snapshot {
         }
         let mut snapshot = Self {
             next_id: reader.u32()?,
+            list: reader.u32()?,
             endpoints: Vec::new(),
         };
         while !reader.is_empty() {
@@ -176,6 +191,8 @@ impl Snapshot {
                 share: reader.gauge()?,
                 cache_fit: reader.gauge()?.unwrap_or(1.0),
                 reachable: reader.u8()? == 1,
+                draining: reader.u8()? == 1,
+                identity: reader.u64()?,
                 models: decode_models(&mut reader)?,
                 gpus: decode_gpus(&mut reader)?,
                 metrics: decode_metrics(&mut reader)?,
@@ -301,7 +318,7 @@ fn generation_key(pool: &str) -> String {
 }
 
 /// The first byte of a snapshot; raised when the layout changes.
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -318,6 +335,7 @@ mod tests {
 
     fn full() -> Snapshot {
         let mut snapshot = Snapshot::unknown(addresses());
+        snapshot.list = 6;
         let endpoint = &mut snapshot.endpoints[1];
         endpoint.scraped_at = Some(Timestamp(77));
         endpoint.sent_at_scrape = 5;
@@ -325,6 +343,8 @@ mod tests {
         endpoint.share = Some(0.25);
         endpoint.cache_fit = 0.75;
         endpoint.reachable = false;
+        endpoint.draining = true;
+        endpoint.identity = 12;
         let model = |id: &str, parent: Option<&str>| ServedModel {
             id: id.into(),
             parent: parent.map(String::from),

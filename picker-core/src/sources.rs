@@ -201,7 +201,7 @@ const ACTIVE_PORTS_LABEL: &str = "llm-d.ai/active-ports";
 const OLD_ACTIVE_PORTS_LABEL: &str = "inference.networking.k8s.io/active-ports";
 
 /// The label that Kubernetes puts on the pods of a stateful set.
-const POD_LABEL: &str = "statefulset.kubernetes.io/pod-name";
+pub(crate) const POD_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 
 /// Where the API lists its models.
 const MODELS_PATH: &str = "/v1/models";

@@ -57,6 +57,14 @@ pub enum Stat {
     ScrapeFailures(ScrapeFailure),
     /// Counter: endpoints found to have restarted.
     Restarts,
+    /// Counter: answers that should have told the endpoints and did not, by reason.
+    DiscoveryFailures(&'static str),
+    /// Gauge: endpoints that are known where they are discovered.
+    DiscoveredEndpoints,
+    /// Gauge: how long no answer has told the endpoints, in milliseconds; they stay as they were.
+    DiscoveryAge,
+    /// Gauge: 1 while a list is doubted because more than half of the endpoints are missing.
+    DiscoveryHeld,
     /// Counter: times another worker wrote the ledger between our reading and our writing.
     LedgerConflicts,
     /// Counter: times a worker was too far behind to read the ring in full.
@@ -136,6 +144,12 @@ impl Stat {
                 ("scrape_failures_total", Some(("reason", failure.reason())))
             }
             Self::Restarts => ("endpoint_restarts_total", None),
+            Self::DiscoveryFailures(reason) => {
+                ("discovery_failures_total", Some(("reason", reason)))
+            }
+            Self::DiscoveredEndpoints => ("discovered_endpoints", None),
+            Self::DiscoveryAge => ("discovery_age_ms", None),
+            Self::DiscoveryHeld => ("discovery_held", None),
             Self::LedgerConflicts => ("ledger_conflicts_total", None),
             Self::RingLapped => ("ring_lapped_total", None),
             Self::PlacementsUnlinked => ("placements_unlinked_total", None),
@@ -153,7 +167,13 @@ impl Stat {
     pub fn is_gauge(self) -> bool {
         matches!(
             self,
-            Self::ConfigConflict | Self::Queue(..) | Self::Saturation | Self::TwinCold
+            Self::ConfigConflict
+                | Self::DiscoveredEndpoints
+                | Self::DiscoveryAge
+                | Self::DiscoveryHeld
+                | Self::Queue(..)
+                | Self::Saturation
+                | Self::TwinCold
         )
     }
 }

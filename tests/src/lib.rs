@@ -6,10 +6,12 @@
 pub mod canned;
 pub mod held;
 pub mod http2;
+pub mod kube;
 pub mod load;
 pub mod queueing;
 pub mod recorder;
 pub mod scripted;
+pub mod stub;
 
 use std::fs;
 use std::net::SocketAddr;

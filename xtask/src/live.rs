@@ -101,6 +101,7 @@ mod tests {
             id: 1,
             address: "127.0.0.1:8001".into(),
             reachable: true,
+            draining: false,
             fresh: true,
             age_ms: Some(3.0),
             running: Some(2.0),

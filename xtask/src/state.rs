@@ -38,6 +38,9 @@ pub struct EndpointState {
     pub address: String,
     /// Whether something listens there, as far as it is known.
     pub reachable: bool,
+    /// Whether it gets no new requests.
+    #[serde(default)]
+    pub draining: bool,
     /// Whether its metrics are within the age limit.
     pub fresh: bool,
     /// The age of its metrics, in milliseconds.

@@ -16,10 +16,10 @@ pub(super) const CONFIG_BYTES_MAX: usize = 4 << 20;
 pub(super) const POOLS_MAX: usize = 64;
 
 /// Endpoints of one pool; the snapshot and the ledger are sized for it.
-pub(super) const ENDPOINTS_MAX: usize = 2048;
+pub(crate) const ENDPOINTS_MAX: usize = 2048;
 
 /// Labels of one endpoint, as many as a busy Kubernetes pod has, and more.
-pub(super) const LABELS_MAX: usize = 64;
+pub(crate) const LABELS_MAX: usize = 64;
 
 /// Objectives of one pool; each may be a band of its own.
 pub(super) const OBJECTIVES_MAX: usize = 64;
@@ -67,7 +67,7 @@ pub(super) const PROFILES_MAX: usize = 64;
 pub(super) const WEIGHT_MAX: f64 = 1_000_000.0;
 
 /// Bytes of a text that nothing else limits: clusters, routes, paths, seeds.
-pub(super) const TEXT_BYTES_MAX: usize = 1024;
+pub(crate) const TEXT_BYTES_MAX: usize = 1024;
 
 /// Bytes of a pool's name, as of a DNS label.
 pub(super) const POOL_NAME_BYTES_MAX: usize = 63;
@@ -98,6 +98,29 @@ pub(super) const STALENESS_THRESHOLD: Span = Span::from_millis(2000);
 
 /// The default cluster, which the shipped Envoy files define.
 pub(super) const SCRAPE_CLUSTER: &str = "picker_endpoints";
+
+/// How often a list of endpoints may be asked for, and how long an answer may take. A watch of
+/// Kubernetes lasts whole seconds, and one is enough to be followed within one.
+pub(super) const DISCOVERY_INTERVALS: (Span, Span) =
+    (Span::from_millis(100), Span::from_millis(3_600_000));
+
+/// The default interval of discovery: pods come and go less often.
+pub(super) const DISCOVERY_INTERVAL: Span = Span::from_millis(1000);
+
+/// The default timeout of the Kubernetes API, which may have to read a page from its store.
+pub(super) const DISCOVERY_TIMEOUT: Span = Span::from_millis(5000);
+
+/// How long a list that has lost more than half may be doubted.
+pub(super) const HOLDS: (Span, Span) = (Span(0), Span::from_millis(3_600_000));
+
+/// The default cluster of the Kubernetes API, which the shipped Envoy file defines.
+pub(super) const KUBERNETES_CLUSTER: &str = "picker_kube";
+
+/// The name by which pods know the Kubernetes API.
+pub(super) const KUBERNETES_HOST: &str = "kubernetes.default.svc";
+
+/// Ports of one pod, as many as an `InferencePool` may name.
+pub(super) const TARGET_PORTS_MAX: usize = 8;
 
 /// The header of the endpoint picker protocol.
 pub(super) const DESTINATION_HEADER: &str = "x-gateway-destination-endpoint";

@@ -2,7 +2,7 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::IpAddr;
 use core::str::FromStr;
 
 use super::error::{AddressFault, Cause, ConfigWarning, Wanted};
@@ -12,7 +12,7 @@ use super::{
     LABELS_MAX, Limits, MATCH_VALUES_MAX, Match, OBJECTIVES_MAX, Objective, POOL_NAME_BYTES_MAX,
     POOLS_MAX, PoolConfig, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MIN,
     SCRAPE_CLUSTER, SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT, STALENESS_THRESHOLD,
-    ScrapeConfig, TEXT_BYTES_MAX, is_path, names, picker,
+    ScrapeConfig, TEXT_BYTES_MAX, discovery, is_path, names, picker,
 };
 use crate::endpoint::Address;
 use crate::engine::EngineKind;
@@ -72,7 +72,12 @@ fn pool(pool: &mut Object<'_>) -> PoolConfig {
     let engine = pool.key("engine").and_then(|it| engine(&it));
     let engine = engine.unwrap_or_default();
     // Which engines there are is known when the plan is read.
-    let list = pool.needed("endpoints", Wanted::Endpoints);
+    let discovery = pool.key("discovery");
+    let list = match &discovery {
+        None => pool.needed("endpoints", Wanted::Endpoints),
+        Some(_) => discovery::refuse_list(pool),
+    };
+    let discovery = discovery.and_then(|it| discovery::discovery(&it));
     let scrape = pool.section("scrape", |it| scrape(it, engine));
     let cache = pool.section("cache", |it| cache(it, &name));
     let objectives = objectives(pool);
@@ -97,6 +102,7 @@ fn pool(pool: &mut Object<'_>) -> PoolConfig {
         fallback: names::fallback(pool),
         engine,
         endpoints: list.map_or_else(Vec::new, |it| endpoints(&it, engine, &plan.sources.engines)),
+        discovery,
         scrape,
         cache,
         objectives,
@@ -209,7 +215,7 @@ fn read_address(node: &Node<'_>) -> Option<Address> {
     let text = node.text_that(Wanted::Address, |it| !it.is_empty())?;
     let address = Address::from_str(text).ok();
     let fault = match address {
-        Some(_) if is_one_host(text) => return address,
+        Some(it) if it.is_one_host() => return address,
         Some(_) => AddressFault::NotOneHost,
         None => address_fault(text),
     };
@@ -249,14 +255,6 @@ fn address_fault(text: &str) -> AddressFault {
         };
     }
     AddressFault::Port
-}
-
-/// Whether something can be sent to the address: it is neither the wildcard nor a group.
-fn is_one_host(text: &str) -> bool {
-    SocketAddr::from_str(text).is_ok_and(|address| {
-        let ip = address.ip().to_canonical();
-        !ip.is_unspecified() && !ip.is_multicast() && ip != IpAddr::V4(Ipv4Addr::BROADCAST)
-    })
 }
 
 fn scrape(section: &mut Object<'_>, engine: EngineKind) -> ScrapeConfig {

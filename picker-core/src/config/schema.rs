@@ -1,6 +1,7 @@
 //! The JSON Schema of an `EndpointPickerConfig`, from the tables that it is read by, and that of
 //! the configuration around it.
 
+mod discovery;
 mod filter;
 
 use alloc::string::{String, ToString};

@@ -88,6 +88,11 @@ fn pool(pool: &PoolConfig) -> Value {
     if let Some(fallback) = &pool.fallback {
         shown["fallback"] = json!({"pool": fallback.pool, "model": fallback.model});
     }
+    // Whoever discovers lists nothing.
+    if let (Some(discovery), Some(shown)) = (&pool.discovery, shown.as_object_mut()) {
+        shown.remove("endpoints");
+        shown.insert("discovery".to_string(), discovery.show());
+    }
     shown
 }
 

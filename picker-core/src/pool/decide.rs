@@ -195,7 +195,7 @@ impl Pool {
         self.twins().media_held(endpoint, media)
     }
 
-    /// All endpoints with what is known of them, in the order of the snapshot.
+    /// All endpoints that take requests, with what is known of them, in the order of the snapshot.
     pub(super) fn candidates(&self, known: &Known<'_>, now: Timestamp) -> Vec<Candidate<'_>> {
         let Known {
             adapter,
@@ -213,7 +213,9 @@ impl Pool {
         // What is no call of an API takes no room there.
         let is_capped = known.request.shape.is_some();
         let known = endpoints.iter().zip(held).zip(loads).enumerate();
+        // Whoever is about to end gets nothing new, not even when there is no other.
         known
+            .filter(|(_, ((endpoint, _), _))| !endpoint.draining)
             .map(|(place, ((endpoint, held), load))| Candidate {
                 endpoint,
                 labels: self.labels_of(place),

@@ -1,6 +1,7 @@
 //! Several workers that share nothing but shared data.
 
 use super::*;
+use crate::discovery::{Listed, publish_list};
 use crate::health::Verdict;
 use crate::ledger::Load;
 use crate::load_report::LoadReport;
@@ -392,7 +393,7 @@ fn a_new_incarnation_starts_cold() {
     );
     let mut restarted = Snapshot {
         next_id: 2,
-        endpoints: Vec::new(),
+        ..Snapshot::default()
     };
     restarted.add(addresses(1)[0]);
     publish(&shared, "llm", &restarted);
@@ -763,4 +764,73 @@ fn who_serves_is_always_asked_where_a_good_answer_would_forgive() {
         pool.on_verdict(&shared, &ticket, verdict, at(2));
     }
     assert!(asked(&mut pool) < 200, "forgiven");
+}
+
+#[test]
+fn an_endpoint_that_drains_gets_nothing_new_and_keeps_what_it_has() {
+    let shared = LocalData::default();
+    let (mut pool, mut draws) = worker(2, 1);
+    let picked = pool.pick(&shared, &request(1, 9), &mut draws, at(0));
+    let before = picked.unwrap().endpoint;
+    let mut snapshot = idle(2, at(1));
+    let drains = |snapshot: &mut Snapshot, is_drained: &dyn Fn(EndpointId) -> bool| {
+        for it in &mut snapshot.endpoints {
+            it.draining = is_drained(it.id);
+        }
+        publish(&shared, "llm", snapshot);
+    };
+    drains(&mut snapshot, &|id| id == before);
+    for step in 1..20 {
+        let pick = pool.pick(&shared, &request(1, 9), &mut draws, at(step));
+        assert_ne!(
+            pick.unwrap().endpoint,
+            before,
+            "it holds all, and may not be asked"
+        );
+    }
+    assert_eq!(total(&mut pool, &shared, before, at(20)).requests, 1);
+    assert!(pool.has_endpoints());
+    drains(&mut snapshot, &|_| true);
+    let refused = pool.pick(&shared, &request(1, 9), &mut draws, at(21));
+    assert_eq!(refused.err(), Some(Refusal::NoEndpoint));
+    assert!(!pool.has_endpoints());
+    drains(&mut snapshot, &|_| false);
+    let pick = pool.pick(&shared, &request(1, 9), &mut draws, at(22));
+    assert_eq!(pick.unwrap().matched, 9, "what was learnt of it holds");
+}
+
+#[test]
+fn discovered_labels_are_those_of_the_list_that_the_snapshot_names() {
+    let shared = LocalData::default();
+    let options = PoolOptions {
+        name: "llm".into(),
+        is_discovered: true,
+        ..PoolOptions::default()
+    };
+    let mut pool = Pool::new(options, Snapshot::default(), 1);
+    let mut snapshot = idle(1, at(0));
+    let mut list = |number, value: &str, failure_mode, is_named: bool| {
+        let labels = vec![("tier".into(), value.into())];
+        let listed = Listed {
+            failure_mode,
+            labels: vec![(addresses(1)[0], labels)],
+        };
+        publish_list(&shared, "llm", number, &listed);
+        if is_named {
+            snapshot.list = number;
+        }
+        publish(&shared, "llm", &snapshot);
+        pool.refresh(&shared, at(0));
+        let label = pool.labels_of(0).first().map(|(_, value)| value.clone());
+        (label.unwrap_or_default(), pool.failure_mode())
+    };
+    let closed = Some(FailureMode::Closed);
+    assert_eq!(list(1, "a", None, false), (String::new(), None));
+    assert_eq!(list(1, "a", closed, true), ("a".into(), closed));
+    assert_eq!(
+        list(1, "b", None, false),
+        ("a".into(), closed),
+        "not named yet"
+    );
+    assert_eq!(list(2, "b", None, true), ("b".into(), None));
 }

@@ -85,7 +85,7 @@ pub enum ScrapeOutcome {
 ///
 /// Envoy answers in the endpoint's place when it cannot reach it, and only the text tells such an
 /// answer apart.
-pub(super) fn page_of(answer: Answer<'_>) -> Result<&[u8], ScrapeFailure> {
+pub(crate) fn page_of(answer: Answer<'_>) -> Result<&[u8], ScrapeFailure> {
     let (status, body) = match answer {
         Answer::Response { status: 200, body } => return Ok(body),
         Answer::Response { status, body } => (status, body),

@@ -13,7 +13,7 @@ use super::super::{
     REWRITES_MAX, SCRAPE_CLUSTER, SCRAPE_INTERVAL, SCRAPE_INTERVAL_MIN, SCRAPE_TIMEOUT,
     SESSION_KEY_BYTES_MIN, STALENESS_THRESHOLD, TEXT_BYTES_MAX, TRUST_NAMES_MAX, admin,
 };
-use super::{DRAFT, DURATION, SIZE, closed, picker_schema};
+use super::{DRAFT, DURATION, SIZE, closed, discovery, picker_schema};
 use crate::engine::EngineKind;
 use crate::time::Span;
 
@@ -116,6 +116,7 @@ fn pool() -> Value {
             "The engine of endpoints whose label llm-d.ai/engine-type names none.",
         ),
         "endpoints": list(ENDPOINTS_MAX, endpoint(), "The servers; no address twice."),
+        "discovery": discovery::schema(),
         "scrape": scrape(),
         "cache": cache(),
         "objectives": told(objectives(), "How much requests matter that name them; else 0."),
@@ -136,7 +137,8 @@ fn pool() -> Value {
             ),
         })),
     }));
-    pool["required"] = json!(["name", "endpoints"]);
+    pool["required"] = json!(["name"]);
+    pool["oneOf"] = json!([{"required": ["endpoints"]}, {"required": ["discovery"]}]);
     pool
 }
 
@@ -359,11 +361,11 @@ fn path() -> Value {
     json!({"type": "string", "maxLength": TEXT_BYTES_MAX, "pattern": PATH})
 }
 
-fn name() -> Value {
+pub(super) fn name() -> Value {
     json!({"type": "string", "minLength": 1, "maxLength": TEXT_BYTES_MAX})
 }
 
-fn told(mut schema: Value, description: &str) -> Value {
+pub(super) fn told(mut schema: Value, description: &str) -> Value {
     schema["description"] = description.into();
     schema
 }
