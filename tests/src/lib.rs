@@ -7,6 +7,7 @@ pub mod canned;
 pub mod held;
 pub mod http2;
 pub mod kube;
+pub mod kube_server;
 pub mod load;
 pub mod queueing;
 pub mod recorder;

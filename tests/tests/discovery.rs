@@ -29,7 +29,7 @@ async fn requests_follow_the_list_within_an_interval() -> Result<()> {
                 ensure!(eventually(members).await, "{listed:?} in Envoy's cluster");
             }
             let before = stack.served().await?;
-            send(&stack, 12).await?;
+            send(&stack, 30).await?;
             let after = stack.served().await?;
             for (server, (before, after)) in before.into_iter().zip(after).enumerate() {
                 let is_used = after > before;
@@ -205,6 +205,7 @@ async fn knows(stack: &Stack, addresses: &[String]) -> Result<()> {
     stack
         .wait(&format!("{wanted:?} are known"), is_known)
         .await?;
+    sleep(FOLLOWED).await;
     Ok(())
 }
 
@@ -217,3 +218,6 @@ async fn send(stack: &Stack, count: usize) -> Result<()> {
     }
     Ok(())
 }
+
+/// Workers look at what is known at most every 10 ms.
+const FOLLOWED: Duration = Duration::from_millis(30);
