@@ -28,11 +28,18 @@ async fn endpoints_are_asked_for_their_models_where_a_source_says_so() -> Result
             place["interval"] = json!("100ms");
             draft.pool()?["picker"] = asking("models-data-source", &place, "models-data-extractor");
         }
+        draft.document["listModels"] = json!("always");
         let stack = draft.start().await?;
         let told = stack.wait("they tell what they serve", |state| {
             state.endpoints().all(|it| it.models == expected)
         });
         told.await?;
+        if let Some(expected) = &expected {
+            let list = stack.request("GET", "/v1/models", &[], b"").await?.json()?;
+            let listed = list["data"].as_array().into_iter().flatten();
+            let listed: Vec<&str> = listed.filter_map(|it| it["id"].as_str()).collect();
+            ensure!(listed == *expected, "the picker lists {list}");
+        }
         for server in &stack.servers {
             let seen = requests(server).await?;
             let is_asked = seen.iter().any(|it| it["path"] == "/v1/models");
