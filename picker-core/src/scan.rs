@@ -57,7 +57,7 @@ mod reader;
 
 use self::form::Form;
 pub use self::model_place::{MODELS_MAX, ModelPlace, RenameFault};
-use self::reader::{Reader, Taking};
+use self::reader::{Reader, Taking, Target};
 use alloc::boxed::Box;
 
 use crate::block::HashSeed;
@@ -169,11 +169,12 @@ impl RequestScanner {
                 if let Some(token) = self.lexer.next(input) {
                     self.taking = reader.token(token);
                     self.depth = self.lexer.depth();
-                    if self.depth <= 1 {
-                        let offset = self.bytes.saturating_sub(input.len() as u64);
-                        reader.outer_token(token, offset);
-                    }
                 }
+            }
+            Taking::OuterKey => {
+                let inside = self.bytes.saturating_sub(input.len() as u64);
+                reader.begin_member(inside.saturating_sub(1));
+                self.taking = Taking::Text(Target::Key);
             }
             Taking::TokenIds => {
                 self.lexer.integers(input, |id| reader.token_id(id));

@@ -164,7 +164,6 @@ impl Form {
                     self.fault = Some(RequestFault::NotAForm { offset: 0 });
                 }
                 self.delimiter.extend_from_slice(line);
-                self.model_place.open(self.line_begins);
                 self.model_place.begin(self.line_begins);
                 self.place = Place::Head;
             }

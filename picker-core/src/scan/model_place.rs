@@ -20,14 +20,13 @@ use super::form::LINE_BYTES_MAX;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ModelPlace {
     syntax: Syntax,
-    /// Where a member can stand before all others.
-    start: u64,
-    /// Where the last member begins that has begun; `None` when there was none.
-    begun: Option<u64>,
+    /// Where the first member begins; `None` when there is none.
+    first: Option<u64>,
+    /// Where the last member begins that has begun.
+    begun: u64,
     /// Models before the last one, each with what stands between it and the next member.
     void: Vec<Range<u64>>,
-    /// The model that counts, up to the next member or the end of all. The range ends at 0 as long
-    /// as the member has not.
+    /// The model that counts, up to the next member; up to [`OPEN`] as long as there is none.
     last: Option<Range<u64>>,
     /// The length of the key of these; an API may have two.
     key_len: usize,
@@ -58,8 +57,8 @@ impl ModelPlace {
     pub(super) fn new(syntax: Syntax) -> Self {
         Self {
             syntax,
-            start: 0,
-            begun: None,
+            first: None,
+            begun: 0,
             void: Vec::new(),
             last: None,
             key_len: 0,
@@ -67,28 +66,18 @@ impl ModelPlace {
         }
     }
 
-    /// Says that members can stand from `offset` on.
-    pub(super) fn open(&mut self, offset: u64) {
-        self.start = offset;
-    }
-
     /// Says that a member begins, and with it ends the one before.
     pub(super) fn begin(&mut self, offset: u64) {
-        self.end(offset);
-        self.begun = Some(offset);
-    }
-
-    /// Says that the last member has ended.
-    pub(super) fn end(&mut self, offset: u64) {
-        if let Some(last) = self.last.as_mut().filter(|last| last.end == 0) {
+        self.first.get_or_insert(offset);
+        self.begun = offset;
+        if let Some(last) = self.last.as_mut().filter(|last| last.end == OPEN) {
             last.end = offset;
         }
     }
 
     /// Says that the member that has begun is the model, under a key of this length.
     pub(super) fn found(&mut self, key_len: usize) {
-        let Some(begun) = self.begun else { return };
-        let before = self.last.replace(begun..0);
+        let before = self.last.replace(self.begun..OPEN);
         if self.key_len != key_len {
             // The other member means something else to the server, and stays.
             self.key_len = key_len;
@@ -129,14 +118,17 @@ impl ModelPlace {
     /// What is replaced of an object, and by what.
     fn in_json(&self, body: &[u8], name: &str) -> Option<(Range<u64>, Vec<u8>)> {
         let Some(member) = &self.last else {
+            let inside = body.trim_ascii_start().strip_prefix(b"{")?;
+            let start = (body.len() - inside.len()) as u64;
             let mut text = b"\"model\":".to_vec();
             push_quoted(&mut text, name);
-            text.extend(self.begun.map(|_| b','));
-            return Some((self.start..self.start, text));
+            text.extend(self.first.map(|_| b','));
+            return Some((start..start, text));
         };
-        let all = cut(body, member).ok()?;
-        let value = json_value(all)?;
-        let begins = member.end - value.len() as u64;
+        let object = body.trim_ascii_end().strip_suffix(b"}")?;
+        let end = member.end.min(object.len() as u64);
+        let value = json_value(cut(body, &(member.start..end)).ok()?)?;
+        let begins = end - value.len() as u64;
         // What follows belongs to the member only as far as its comma.
         let value = value.trim_ascii_end();
         let value = value.strip_suffix(b",").unwrap_or(value).trim_ascii_end();
@@ -147,8 +139,9 @@ impl ModelPlace {
 
     /// What is replaced of a form, and by what.
     fn in_form(&self, body: &[u8], name: &str) -> Result<(Range<u64>, Vec<u8>), RenameFault> {
-        let all = cut(body, &(self.start..body.len() as u64))?;
-        let delimiter = line_of(all).trim_ascii_end();
+        let start = self.first.unwrap_or_default();
+        let delimiter = cut(body, &(start..body.len() as u64))?;
+        let delimiter = line_of(delimiter).trim_ascii_end();
         let ends_line = name.bytes().any(|byte| matches!(byte, b'\r' | b'\n'));
         let mut windows = name.as_bytes().windows(delimiter.len().max(1));
         if ends_line || windows.any(|window| window == delimiter) {
@@ -157,7 +150,7 @@ impl ModelPlace {
         let Some(part) = &self.last else {
             let head = b"\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\n";
             let text = [delimiter, head, name.as_bytes(), LINE_END].concat();
-            return Ok((self.start..self.start, text));
+            return Ok((start..start, text));
         };
         let mut rest = cut(body, part)?;
         loop {
@@ -228,6 +221,9 @@ fn cut<'a>(body: &'a [u8], range: &Range<u64>) -> Result<&'a [u8], RenameFault> 
     body.get(index(range.start)?..index(range.end)?)
         .ok_or(RenameFault::OtherBody)
 }
+
+/// The end of a member after which none has begun.
+const OPEN: u64 = u64::MAX;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 

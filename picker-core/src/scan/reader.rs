@@ -52,6 +52,8 @@ pub(super) struct Reader {
 pub(super) enum Taking {
     /// Token by token.
     Tokens,
+    /// The inside of the key that has begun, of a member of the body.
+    OuterKey,
     /// Token ids as long as there are some, then token by token.
     TokenIds,
     /// The inside of the string or key that has begun.
@@ -125,7 +127,10 @@ impl Reader {
             }
             Token::Key => {
                 self.key.clear();
-                Taking::Text(Target::Key)
+                match place {
+                    Place::Body => Taking::OuterKey,
+                    _ => Taking::Text(Target::Key),
+                }
             }
             _ => match place.item().unwrap_or(self.field) {
                 field @ (Field::DocumentText

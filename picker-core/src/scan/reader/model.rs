@@ -6,17 +6,9 @@ use super::{Reader, Taking, Target, no_name, step_over};
 use crate::json::lexer::Token;
 
 impl Reader {
-    /// Takes note of where a token stands that leaves at most one bracket open; `end` is the offset
-    /// of what follows its first byte, or all of a token that has no inside.
-    pub(in crate::scan) fn outer_token(&mut self, token: Token, end: u64) {
-        let begins = end.saturating_sub(1);
-        match token {
-            Token::Key => self.model_place.begin(begins),
-            Token::Object => self.model_place.open(end),
-            // That of a member comes for those alone that are entered, and a model is not.
-            Token::End => self.model_place.end(begins),
-            _ => {}
-        }
+    /// Takes note of where a member of the body begins: the offset of its first quote.
+    pub(in crate::scan) fn begin_member(&mut self, offset: u64) {
+        self.model_place.begin(offset);
     }
 
     /// Calls the model `name` from now on.
@@ -29,7 +21,7 @@ impl Reader {
         self.model.text()
     }
 
-    /// Where the model stands; all of it only once the body has ended.
+    /// Where the model stands, as far as the body was read.
     pub(in crate::scan) fn model_place(&self) -> &ModelPlace {
         &self.model_place
     }
