@@ -1,8 +1,8 @@
-//! Content codings of request bodies, decoded for reading only, within limits.
+//! Content codings of request bodies, decoded for reading, within limits.
 //!
-//! A body goes to its server as the client sent it; what is decoded here is only looked at. So
-//! whatever cannot be decoded is no reason to refuse a request, with one exception: a body that is
-//! longer decoded than a body may be.
+//! A body goes to its server as the client sent it, unless its model gets another name. So whatever
+//! cannot be decoded is no reason to refuse a request, with one exception: a body that is longer
+//! decoded than a body may be.
 //!
 //! Memory is bounded whatever a body says about itself: decoded bytes are handed on in pieces, and
 //! windows have limits, checked before a window is allocated.
