@@ -10,6 +10,7 @@ pub mod checkpoint;
 pub mod codecs;
 pub mod config;
 pub mod config_struct;
+pub mod discovery;
 pub mod expression;
 mod fixtures;
 pub mod gpus;
@@ -122,6 +123,7 @@ targets! {
     codecs 8192 "compressed bodies, in every coding"
     config 4096 "configurations"
     config_struct 4096 "configurations as a serialized Struct"
+    discovery 8192 "answers that tell endpoints, of HTTP servers and of Kubernetes"
     expression 512 "expressions over the counts of an answer"
     gpus 4096 "pages of GPUs, as DCGM Exporter writes them"
     head 512 "paths, hosts and other headers of requests"

@@ -95,9 +95,10 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Whether something listens there that is not asleep.
+    /// Whether something listens there that takes requests and is not asleep.
     pub fn is_ready(&self) -> bool {
-        self.endpoint.reachable && self.endpoint.metrics.sleeping != Some(true)
+        let endpoint = self.endpoint;
+        endpoint.reachable && !endpoint.draining && endpoint.metrics.sleeping != Some(true)
     }
 
     /// The value of one of its labels.

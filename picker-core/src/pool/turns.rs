@@ -326,10 +326,10 @@ impl Pool {
         })
     }
 
-    /// Whether some endpoint is ready: neither asleep nor known not to listen.
+    /// Whether some endpoint is ready: neither asleep nor draining nor known not to listen.
     pub fn has_endpoints(&self) -> bool {
         let mut endpoints = self.view.snapshot().endpoints.iter();
-        endpoints.any(|it| !it.draining && Candidate::idle(it).is_ready())
+        endpoints.any(|it| Candidate::idle(it).is_ready())
     }
 
     /// The models that ready endpoints say they serve, as often as they say it.

@@ -7,6 +7,7 @@ mod buffers;
 mod chain;
 mod cluster;
 mod destination;
+mod discovery;
 mod embedded;
 mod exposure;
 mod headers;
@@ -36,7 +37,7 @@ pub(super) fn findings(model: &Model<'_>) -> Vec<Finding> {
 
 type Rule = fn(&Model<'_>) -> Vec<Finding>;
 
-const RULES: [Rule; 29] = [
+const RULES: [Rule; 30] = [
     seen::what_is_not_here,
     embedded::the_configuration_is_good,
     plugins::headers_wait_for_the_body,
@@ -64,6 +65,7 @@ const RULES: [Rule; 29] = [
     upstream::breakers_are_above_what_engines_take,
     scrape::the_cluster_reaches_any_endpoint,
     scrape::the_cluster_takes_all_scrapes,
+    discovery::the_cluster_is_there,
     stats::labels_become_labels,
     exposure::what_shows_state_is_on_loopback,
 ];

@@ -1013,6 +1013,31 @@ fn an_envoy_in_parts_is_put_together() {
 }
 
 #[test]
+fn discovery_asks_through_a_cluster_that_is_there() {
+    let discovering = |it: &mut Bootstrap| {
+        let mut document = it.picker().unwrap();
+        let pool = document["pools"][0].as_object_mut().unwrap();
+        pool.remove("endpoints");
+        let kubernetes = json!({"namespace": "serving", "inferencePool": "llm"});
+        pool.insert("discovery".into(), json!({"kubernetes": kubernetes}));
+        it.set_picker(&document).unwrap();
+    };
+    check_warnings(&[(
+        discovering,
+        "configuration.value",
+        "the cluster picker_kube of discovery is no cluster here",
+    )]);
+    let with_cluster = found(Destination::OriginalDst, |it| {
+        let mut document = it.picker().unwrap();
+        let pool = document["pools"][0].as_object_mut().unwrap();
+        pool.remove("endpoints");
+        pool.insert("discovery".into(), json!({"http": {"cluster": "llm_any"}}));
+        it.set_picker(&document).unwrap();
+    });
+    assert!(with_cluster.is_empty(), "{with_cluster:#?}");
+}
+
+#[test]
 fn an_envoy_without_the_picker_is_told_so() {
     let without = |it: &mut Bootstrap| {
         it.value_mut()["bootstrap_extensions"] = json!([]);

@@ -28,23 +28,25 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     (
         "file-discovery",
-        "a proxy does not read files; list the servers in pools[].endpoints",
+        "a proxy does not read files; list the servers in pools[].endpoints, or let a server tell \
+         them, in pools[].discovery",
     ),
     (
         "multicluster-file-discovery",
-        "a proxy does not read files; list the servers in pools[].endpoints",
+        "a proxy does not read files; list the servers in pools[].endpoints, or let a server tell \
+         them, in pools[].discovery",
     ),
     (
         "k8s-notification-source",
-        "nothing here asks the Kubernetes API; list the servers in pools[].endpoints",
+        "pods are followed where pools[].discovery says so; leave it out",
     ),
     (
         "endpoint-notification-source",
-        "plugins follow pools[].endpoints by themselves; leave it out",
+        "plugins follow the endpoints by themselves; leave it out",
     ),
     (
         "disaggregatedset-rollout-screener",
-        "nothing here asks the Kubernetes API; use label-selector-filter on the revision label",
+        "nothing here reads such objects; use label-selector-filter on the revision label",
     ),
     ("multicluster-queue-scorer", MULTICLUSTER),
     ("multicluster-kv-cache-utilization-scorer", MULTICLUSTER),

@@ -104,7 +104,7 @@ fn data_layer(document: &mut Object<'_>, plugins: &mut Plugins) -> (Value, Vec<U
             }));
         }
         for (key, what) in [
-            ("discovery", "pools[].endpoints"),
+            ("discovery", "pools[].endpoints or pools[].discovery"),
             ("peerDiscovery", "nothing; every Envoy chooses by itself"),
             (
                 "crossReplicaSyncerPluginRef",
