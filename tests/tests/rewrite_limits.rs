@@ -1,0 +1,59 @@
+//! A body that is longer plain than Envoy holds, and whose model gets another name.
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use picker_tests::recorder::Recorder;
+use picker_tests::{CHAT, DESTINATIONS, Draft, chat_body};
+use serde_json::json;
+use tokio::time::sleep;
+use xtask::http::{Length, head};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_too_long_for_envoy_once_it_is_plain_ends_no_worker() -> Result<()> {
+    for destination in DESTINATIONS {
+        let recorder = Recorder::start().await?;
+        let mut draft = Draft::with_endpoints(destination, &[recorder.address()])?;
+        draft.pool()?["modelRewrites"] = json!([{"targets": [{"modelRewrite": "base"}]}]);
+        let manager = draft.bootstrap.manager_mut("traffic")?;
+        manager["route_config"]["virtual_hosts"][0]["request_body_buffer_limit"] = json!(200_000);
+        let stack = draft.start().await?;
+        let long = gzip(&chat_body(&"a megabyte ".repeat(100_000), 1))?;
+        let short = gzip(&chat_body("short", 1))?;
+        let headers = [("content-encoding", "gzip")];
+        for pieces in [1, 2, 5] {
+            for (body, is_long) in [(&long, true), (&short, false)] {
+                let mut connection = stack.connect().await?;
+                let length = Length::of(body);
+                connection
+                    .send(&head("POST", CHAT, &headers, length))
+                    .await?;
+                for piece in body.chunks(body.len().div_ceil(pieces)) {
+                    connection.send(piece).await?;
+                    sleep(Duration::from_millis(20)).await;
+                }
+                let response = connection.response(false).await?;
+                let status = if is_long { 413 } else { 200 };
+                ensure!(
+                    response.status == status,
+                    "{destination:?}, in {pieces}: {} {}",
+                    response.status,
+                    response.text()
+                );
+                assert_eq!(recorder.take().len(), usize::from(!is_long));
+            }
+        }
+        stack.wait_until_idle().await?;
+        assert_eq!(stack.stat("wasm.picker.vm_reload_success").await?, 0);
+    }
+    Ok(())
+}
+
+fn gzip(body: &str) -> Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(body.as_bytes())?;
+    Ok(encoder.finish()?)
+}
