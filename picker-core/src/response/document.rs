@@ -43,6 +43,8 @@ enum Taking {
     #[default]
     Tokens,
     Key,
+    /// The name of a model that has yet to begin.
+    Model,
     /// The inside of a string.
     Text(Field),
     /// A list or object that is stepped over.
@@ -64,11 +66,6 @@ impl Document {
                     if let Some(token) = self.lexer.next(&mut input) {
                         self.taking = self.token(token, facts);
                     }
-                    if let Some(renaming) = &mut renaming
-                        && let Taking::Text(Field::Model) = self.taking
-                    {
-                        renaming.insert(input.len());
-                    }
                 }
                 Taking::Key => {
                     if self.lexer.text(&mut input, |text| self.key.push(text)) {
@@ -81,6 +78,17 @@ impl Document {
                     if self.lexer.text(&mut input, |_| {}) {
                         self.taking = Taking::Tokens;
                     }
+                }
+                Taking::Model => {
+                    let field = match &mut renaming {
+                        Some(renaming) => {
+                            renaming.insert(input.len());
+                            Field::Model
+                        }
+                        None if facts.model.is_some() => Field::Ignored,
+                        None => Field::Model,
+                    };
+                    self.taking = Taking::Text(field);
                 }
                 Taking::Text(Field::Model) => {
                     let (before, is_known) = (input.len(), facts.model.is_some());
@@ -203,10 +211,10 @@ impl Document {
                 self.error.is_there = true;
                 Taking::Text(Field::Ignored)
             }
+            Field::Model => Taking::Model,
             Field::Code
             | Field::ErrorKind
             | Field::Finish
-            | Field::Model
             | Field::Object
             | Field::Status
             | Field::Type => Taking::Text(field),

@@ -1,8 +1,8 @@
 //! A chunk that is copied with another name where the model is named.
 //!
 //! The reader says where in the chunk a value begins and what of it has been read. The new name is
-//! written when the value begins and the old one is left out as it comes, so nothing waits for the
-//! end of a value, and what is left of it in the next chunk is left out there.
+//! written with the first byte of the value and the old one is left out as it comes, so nothing
+//! waits for the end of a value, and what is left of it in the next chunk is left out there.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;

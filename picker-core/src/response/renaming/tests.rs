@@ -129,22 +129,22 @@ fn the_model_of_every_event_changes_and_nothing_else() {
 }
 
 #[test]
-fn the_name_is_written_when_the_value_begins() {
+fn the_name_is_written_with_the_first_byte_of_the_value() {
     let name = PublicName::new("public");
     let mut reader = ResponseReader::new(Json);
     let mut out = Vec::new();
     for (chunk, passed) in [
         ("{\"model\": ", None),
-        ("\"", Some("\"public")),
-        ("ba", Some("")),
+        ("\"", None),
+        ("ba", Some("public")),
         ("se\\", Some("")),
         ("n\"", Some("\"")),
         (",\"a\":1", None),
         (
             ",\"model\":\"x\",\"model\":\"",
-            Some(",\"model\":\"public\",\"model\":\"public"),
+            Some(",\"model\":\"public\",\"model\":\""),
         ),
-        ("y\"}", Some("\"}")),
+        ("y\"}", Some("public\"}")),
         ("\n", None),
     ] {
         let is_changed = reader.push_renaming(chunk.as_bytes(), &name, &mut out);
