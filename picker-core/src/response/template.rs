@@ -29,7 +29,7 @@ impl Template {
         }
         let text = chunk.strip_prefix(self.before.as_slice());
         let text = text?.strip_suffix(self.after.as_slice())?;
-        text.iter().all(is_plain).then_some(text)
+        (text_length(text) == text.len()).then_some(text)
     }
 
     /// How many chunks of output an event of this form counts for.
@@ -45,7 +45,7 @@ impl Template {
     }
 
     /// Takes the form of `chunk`, one event that counted for so many chunks of output, if it has a
-    /// text without escapes.
+    /// text.
     pub(super) fn learn(&mut self, chunk: &[u8], chunks: u64, renaming: Option<&Renaming<'_>>) {
         self.before.clear();
         self.after.clear();
@@ -53,7 +53,7 @@ impl Template {
         let text = |key: &[u8]| {
             let begin = rfind(chunk, key)? + key.len();
             let rest = chunk.get(begin..)?;
-            let length = rest.iter().position(|byte| !is_plain(byte))?;
+            let length = text_length(rest);
             (rest.get(length) == Some(&b'"')).then_some((begin, begin + length))
         };
         let last = TEXT_KEYS.iter().filter_map(|key| text(key)).max();
@@ -68,6 +68,19 @@ impl Template {
         if let Some((begin, end)) = last {
             self.before.extend(chunk.iter().take(begin));
             self.after.extend(chunk.iter().skip(end));
+        }
+    }
+}
+
+/// How much of `bytes` is the inside of a string, as far as its escapes are of two characters.
+fn text_length(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    loop {
+        let plain = rest.iter().position(|byte| !is_plain(byte));
+        rest = plain.and_then(|at| rest.get(at..)).unwrap_or_default();
+        match rest {
+            [b'\\', escaped, after @ ..] if b"\"\\/bfnrt".contains(escaped) => rest = after,
+            _ => return bytes.len() - rest.len(),
         }
     }
 }

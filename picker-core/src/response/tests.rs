@@ -289,8 +289,11 @@ const EVENTS: [&str; 12] = [
     "data: [DONE]\n\n",
 ];
 
-const TEXTS: [&[u8]; 10] = [
+const TEXTS: [&[u8]; 13] = [
     b" tide",
+    b"\\",
+    b"\\\\\\\"\\/",
+    b"\\x",
     b"",
     b"\\\"",
     b"\\u00e4\\n",
@@ -348,10 +351,19 @@ fn events_of_one_form_are_passed_over_once_it_is_known() {
     reader.push(event("a").as_bytes());
     assert!(!passes(&reader, "b"), "the first begins the stream");
     reader.push(event("b").as_bytes());
-    for text in ["", " c", &"long ".repeat(500)] {
+    for text in [
+        "",
+        " c",
+        &"long ".repeat(500),
+        "\\n",
+        "\\\"a\\\\",
+        "\\t\\\\\\\"",
+    ] {
         assert!(passes(&reader, text), "{text}");
     }
-    for text in ["\"", "\\n", "\u{1}"] {
+    for text in [
+        "\"", "\u{1}", "\\", "a\\", "\\u00e4", "\\x", "\\\\\\", "\\\\\"",
+    ] {
         assert!(!passes(&reader, text), "{text}");
     }
     reader.push(b"data: {");
