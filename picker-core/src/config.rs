@@ -25,6 +25,7 @@ mod units;
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -176,8 +177,8 @@ pub struct Match {
 pub struct EndpointConfig {
     /// Where it listens.
     pub address: Address,
-    /// Its labels, sorted by name.
-    pub labels: Vec<(String, String)>,
+    /// Its labels; several endpoints may have the same.
+    pub labels: Arc<Labels>,
     /// Its engine: the label `llm-d.ai/engine-type`, else the pool's.
     pub engine: EngineKind,
 }
@@ -293,8 +294,9 @@ impl PoolConfig {
     /// The labels of endpoints that have some, in the order of addresses.
     pub fn labels(&self) -> Vec<(Address, Labels)> {
         let labelled = self.endpoints.iter().filter(|it| !it.labels.is_empty());
-        let mut labels: Vec<(Address, Labels)> =
-            labelled.map(|it| (it.address, it.labels.clone())).collect();
+        let mut labels: Vec<(Address, Labels)> = labelled
+            .map(|it| (it.address, it.labels.to_vec()))
+            .collect();
         sort_by(&mut labels, |(one, _), (other, _)| one.cmp(other));
         labels
     }

@@ -651,7 +651,7 @@ mod tests {
         let mut config = config(&[1]);
         config.plan.sources.gpus = Some(DataSource::default());
         let label = "statefulset.kubernetes.io/pod-name".into();
-        config.endpoints[0].labels = vec![(label, "llm-0".into())];
+        config.endpoints[0].labels = vec![(label, "llm-0".into())].into();
         let mut scraper = Scraper::new(config, None);
         let page = "DCGM_FI_DEV_GPU_UTIL{pod=\"llm-0\"} 25\nDCGM_FI_DEV_GPU_UTIL{pod=\"llm-1\"} 75";
         tell(&mut scraper, Target::Gpus, 200, page);
@@ -684,7 +684,7 @@ mod tests {
     fn ranks_behind_one_page_have_their_own_samples() {
         let mut config = config(&[1, 2, 3]);
         for (endpoint, rank) in config.endpoints.iter_mut().zip(["0", "1", ""]) {
-            endpoint.labels = vec![("llm-d.ai/engine-rank".into(), rank.into())];
+            endpoint.labels = vec![("llm-d.ai/engine-rank".into(), rank.into())].into();
         }
         let mut scraper = Scraper::new(config, None);
         let page = "vllm:num_requests_waiting{engine=\"0\"} 3\n\

@@ -278,7 +278,7 @@ mod tests {
         ] {
             let endpoint = EndpointConfig {
                 address: "10.0.0.1:1".parse().unwrap(),
-                labels: vec![(label.into(), value.into())],
+                labels: vec![(label.into(), value.into())].into(),
                 engine: EngineKind::Tgi,
             };
             let chosen = engines(default).of(&endpoint);

@@ -206,7 +206,7 @@ fn endpoint(
     }
     Some(EndpointConfig {
         address: address.and_then(|it| read_address(&it))?,
-        labels: pairs,
+        labels: pairs.into(),
         engine,
     })
 }

@@ -6,6 +6,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::str::FromStr;
 
@@ -80,28 +81,34 @@ impl FoundList {
     }
 }
 
-impl Listed {
-    fn encode(&self, number: u32) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut writer = Writer(&mut bytes);
-        writer.u8(FORMAT);
-        writer.u32(number);
-        writer.u8(match self.failure_mode {
-            None => 0,
-            Some(FailureMode::Open) => 1,
-            Some(FailureMode::Closed) => 2,
-        });
-        for (address, labels) in &self.labels {
-            writer.text(&format!("{address}"));
-            writer.u16(labels.len() as u16);
-            for (name, value) in labels {
-                writer.text(name);
-                writer.text(value);
-            }
+/// What the bytes of [`Listed`] are; no two endpoints have the same address.
+fn encode(
+    number: u32,
+    (failure_mode, endpoints): (Option<FailureMode>, &[EndpointConfig]),
+) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer(&mut bytes);
+    writer.u8(FORMAT);
+    writer.u32(number);
+    writer.u8(match failure_mode {
+        None => 0,
+        Some(FailureMode::Open) => 1,
+        Some(FailureMode::Closed) => 2,
+    });
+    let mut in_order: Vec<&EndpointConfig> = endpoints.iter().collect();
+    sort_by(&mut in_order, |one, other| one.address.cmp(&other.address));
+    for endpoint in in_order {
+        writer.text(&format!("{}", endpoint.address));
+        writer.u16(endpoint.labels.len() as u16);
+        for (name, value) in endpoint.labels.iter() {
+            writer.text(name);
+            writer.text(value);
         }
-        bytes
     }
+    bytes
+}
 
+impl Listed {
     /// Reads a list and its number; `None` for bytes of another release and cut ones.
     pub fn decode(bytes: &[u8]) -> Option<(u32, Self)> {
         let mut reader = Reader(bytes);
@@ -137,7 +144,7 @@ impl Listed {
     pub(crate) fn into_endpoints(self, engine: EngineKind) -> Vec<EndpointConfig> {
         let endpoint = |(address, labels)| EndpointConfig {
             address,
-            labels,
+            labels: Arc::new(labels),
             engine,
         };
         self.labels.into_iter().map(endpoint).collect()
@@ -145,8 +152,13 @@ impl Listed {
 }
 
 /// Writes what is said of the endpoints of `pool` under a number that its snapshot is to have.
-pub(crate) fn publish_list(shared: &impl SharedData, pool: &str, number: u32, listed: &Listed) {
-    shared.set(&list_key(pool), &listed.encode(number));
+pub(crate) fn publish_list(
+    shared: &impl SharedData,
+    pool: &str,
+    number: u32,
+    listed: (Option<FailureMode>, &[EndpointConfig]),
+) {
+    shared.set(&list_key(pool), &encode(number, listed));
 }
 
 /// What was written last, and its number; `None` before the first.
@@ -174,7 +186,7 @@ mod tests {
         Found {
             endpoint: EndpointConfig {
                 address: address.parse().unwrap(),
-                labels: vec![],
+                labels: vec![].into(),
                 engine: EngineKind::Vllm,
             },
             identity,
@@ -214,7 +226,7 @@ mod tests {
             failure_mode: None,
         };
         for it in &mut list.endpoints {
-            it.endpoint.labels = vec![("llm-d.ai/active-ports".into(), "8001".into())];
+            it.endpoint.labels = vec![("llm-d.ai/active-ports".into(), "8001".into())].into();
         }
         list.settle();
         let identities: Vec<u64> = list.endpoints.iter().map(|it| it.identity).collect();
@@ -225,17 +237,17 @@ mod tests {
     fn what_is_published_is_read_and_no_proper_prefix_is() {
         for failure_mode in [None, Some(FailureMode::Open), Some(FailureMode::Closed)] {
             let label = |name: &str, value: &str| (name.into(), value.into());
+            let mut endpoints =
+                [found("[::1]:80", 0, true), found("10.0.0.1:80", 0, true)].map(|it| it.endpoint);
+            endpoints[0].labels = vec![label("a", ""), label("", "b")].into();
+            let mut bytes = encode(7, (failure_mode, &endpoints));
             let listed = Listed {
                 failure_mode,
                 labels: vec![
-                    ("10.0.0.1:80".parse().unwrap(), vec![]),
-                    (
-                        "[::1]:80".parse().unwrap(),
-                        vec![label("a", ""), label("", "b")],
-                    ),
+                    (endpoints[1].address, vec![]),
+                    (endpoints[0].address, endpoints[0].labels.to_vec()),
                 ],
             };
-            let mut bytes = listed.encode(7);
             assert_eq!(Listed::decode(&bytes), Some((7, listed)));
             for length in 0..bytes.len() {
                 let shorter = Listed::decode(&bytes[..length]);

@@ -5,6 +5,7 @@
 #![deny(clippy::indexing_slicing)]
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Found, ListFault};
@@ -49,7 +50,7 @@ impl List {
         let identity = labels.iter().find(|(name, _)| name == UID_LABEL);
         let identity = identity.map_or(0, |(_, uid)| super::identity_of(uid));
         let kept = labels.iter().filter(|(name, _)| !name.starts_with("__"));
-        let kept: Labels = kept.cloned().collect();
+        let kept: Arc<Labels> = Arc::new(kept.cloned().collect());
         for target in targets {
             let address = target.parse().ok();
             let Some(address) = address.filter(|it: &Address| it.is_one_host()) else {

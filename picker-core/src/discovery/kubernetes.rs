@@ -19,7 +19,6 @@ use crate::json::pull::Unreadable;
 use crate::pool::Labels;
 use crate::sort::sort;
 use crate::sorted::SortedMap;
-use crate::sources::POD_LABEL;
 use crate::time::Span;
 
 /// How far asking has come, and what is known.
@@ -276,7 +275,6 @@ impl Kubernetes {
                 {
                     continue;
                 }
-                let labels = labels_of(entry, &member.pod);
                 let ports = if is_service {
                     &entry.ports
                 } else {
@@ -295,7 +293,7 @@ impl Kubernetes {
                     endpoints.push(Found {
                         endpoint: EndpointConfig {
                             address,
-                            labels: labels.clone(),
+                            labels: member.labels.clone(),
                             engine: self.engine,
                         },
                         identity: member.identity,
@@ -315,15 +313,6 @@ impl From<Unreadable> for ListFault {
     fn from(_: Unreadable) -> Self {
         Self::Unreadable
     }
-}
-
-/// The labels of an object, and the name of its pod unless they have it.
-fn labels_of(entry: &Entry, pod: &str) -> Labels {
-    let mut labels = entry.labels.clone();
-    if !pod.is_empty() && labels.iter().all(|(name, _)| name != POD_LABEL) {
-        labels.push((POD_LABEL.into(), pod.into()));
-    }
-    labels
 }
 
 /// Appends `name=value,…` as a query has it.

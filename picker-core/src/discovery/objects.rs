@@ -5,6 +5,7 @@
 #![deny(clippy::indexing_slicing)]
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -14,6 +15,7 @@ use crate::config::{FailureMode, LABELS_MAX};
 use crate::json::lexer::Token;
 use crate::json::pull::{Pull, Unreadable};
 use crate::pool::Labels;
+use crate::sources::POD_LABEL;
 
 /// A pod, an endpoint slice, or whatever stands in their place.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -23,14 +25,14 @@ pub(super) struct Object {
     pub(super) version: String,
     /// The status that an error has.
     pub(super) code: u64,
+    /// Its labels, and annotations that are meant as labels.
+    labels: Labels,
     pub(super) entry: Entry,
 }
 
 /// What an object says of endpoints.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Entry {
-    /// Its labels, and annotations that are meant as labels.
-    pub(super) labels: Labels,
     /// The ports that a slice has; none in a pod.
     pub(super) ports: Vec<u16>,
     pub(super) members: Vec<Member>,
@@ -42,8 +44,8 @@ pub(super) struct Member {
     pub(super) ip: IpAddr,
     pub(super) identity: u64,
     pub(super) takes_requests: bool,
-    /// The name of its pod.
-    pub(super) pod: String,
+    /// The labels of its object, and the name of its pod unless they have it.
+    pub(super) labels: Arc<Labels>,
 }
 
 /// One page of a list.
@@ -213,6 +215,7 @@ fn read_object(pull: &mut Pull<'_>, value: Token) -> Result<Object, Unreadable> 
     let mut object = Object::default();
     let mut pod = Pod::default();
     let mut annotations = Labels::new();
+    let mut servers = Vec::new();
     pull.members(&mut |pull, name, value| match (name, value) {
         ("metadata", Token::Object) => pull.members(&mut |pull, name, value| match name {
             "name" => set(&mut object.name, pull, value),
@@ -222,7 +225,7 @@ fn read_object(pull: &mut Pull<'_>, value: Token) -> Result<Object, Unreadable> 
                 pod.is_ending = value != Token::Null;
                 pull.skip(value)
             }
-            "labels" => read_labels(pull, value, &mut object.entry.labels),
+            "labels" => read_labels(pull, value, &mut object.labels),
             "annotations" => read_annotations(pull, value, &mut annotations),
             _ => pull.skip(value),
         }),
@@ -236,7 +239,7 @@ fn read_object(pull: &mut Pull<'_>, value: Token) -> Result<Object, Unreadable> 
             "conditions" => read_conditions(pull, value, &mut pod.is_ready),
             _ => pull.skip(value),
         }),
-        ("endpoints", value) => read_endpoints(pull, value, &mut object.entry.members),
+        ("endpoints", value) => read_endpoints(pull, value, &mut servers),
         ("ports", value) => pull.entries_of(value, &mut |pull, value| {
             read_slice_port(pull, value, &mut object.entry.ports)
         }),
@@ -247,20 +250,48 @@ fn read_object(pull: &mut Pull<'_>, value: Token) -> Result<Object, Unreadable> 
         (_, value) => pull.skip(value),
     })?;
     for (name, value) in annotations {
-        let labels = &mut object.entry.labels;
+        let labels = &mut object.labels;
         if labels.len() < LABELS_MAX && labels.iter().all(|(it, _)| *it != name) {
             labels.push((name, value));
         }
     }
     if let Some(ip) = pod.ip.parse().ok().filter(|_| !pod.has_ended) {
-        object.entry.members.push(Member {
+        servers.push(Server {
             ip,
             identity: identity_of(&pod.uid),
             takes_requests: pod.is_ready && !pod.is_ending,
             pod: object.name.clone(),
         });
     }
+    // They may have been told after the servers.
+    let labels = &object.labels;
+    let members = servers.into_iter().map(|it| it.with(labels));
+    object.entry.members.extend(members);
     Ok(object)
+}
+
+/// A server as it is told, its labels left out.
+struct Server {
+    ip: IpAddr,
+    identity: u64,
+    takes_requests: bool,
+    /// The name of its pod; empty for none.
+    pod: String,
+}
+
+impl Server {
+    fn with(self, labels: &Labels) -> Member {
+        let mut labels = labels.clone();
+        if !self.pod.is_empty() && labels.iter().all(|(name, _)| name != POD_LABEL) {
+            labels.push((POD_LABEL.into(), self.pod));
+        }
+        Member {
+            ip: self.ip,
+            identity: self.identity,
+            takes_requests: self.takes_requests,
+            labels: Arc::new(labels),
+        }
+    }
 }
 
 fn set(text: &mut String, pull: &mut Pull<'_>, value: Token) -> Result<(), Unreadable> {
@@ -325,7 +356,7 @@ fn read_slice_port(
 fn read_endpoints(
     pull: &mut Pull<'_>,
     value: Token,
-    members: &mut Vec<Member>,
+    servers: &mut Vec<Server>,
 ) -> Result<(), Unreadable> {
     pull.entries_of(value, &mut |pull, value| {
         let mut ip = None;
@@ -353,7 +384,7 @@ fn read_endpoints(
             }),
             _ => pull.skip(value),
         })?;
-        members.extend(ip.map(|ip| Member {
+        servers.extend(ip.map(|ip| Server {
             ip,
             identity: identity_of(&uid),
             takes_requests,
@@ -380,13 +411,15 @@ mod tests {
     /// The members of an object, with its name, its labels and its ports.
     fn show(object: &Object) -> String {
         let entry = &object.entry;
-        let labels = entry.labels.iter();
+        let labels = object.labels.iter();
         let labels = labels.map(|(name, value)| format!(" {name}={value}"));
         let ports = entry.ports.iter().map(|port| format!(" :{port}"));
         let members = entry.members.iter().map(|it| {
             let state = if it.takes_requests { "" } else { " draining" };
             let is_known = if it.identity == 0 { "?" } else { "" };
-            format!(" [{}{is_known} {}{state}]", it.ip, it.pod)
+            let pod = it.labels.iter().find(|(name, _)| name == POD_LABEL);
+            let pod = pod.map_or("", |(_, pod)| pod);
+            format!(" [{}{is_known} {pod}{state}]", it.ip)
         });
         let parts = labels.chain(ports).chain(members);
         object.name.clone() + &parts.collect::<String>()

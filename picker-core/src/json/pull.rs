@@ -34,7 +34,7 @@ impl<'a> Pull<'a> {
         // The lexer reads objects, so the list becomes the one member of one.
         let mut pull = Pull::object(b"{\"\":")?;
         pull.token()?;
-        pull.lexer.text(&mut pull.input, |_| {});
+        pull.gather(&mut Vec::new(), 0)?;
         pull.lexer.next(&mut pull.input);
         let lexer = pull.lexer;
         let mut pull = Self { lexer, input };
@@ -59,7 +59,7 @@ impl<'a> Pull<'a> {
         loop {
             match self.token()? {
                 Token::End => return Ok(()),
-                Token::Key if self.gather(&mut name)? => {}
+                Token::Key if self.gather(&mut name, TEXT_BYTES_MAX)? => {}
                 _ => return Err(Unreadable),
             }
             let value = self.token()?;
@@ -112,7 +112,7 @@ impl<'a> Pull<'a> {
     pub(crate) fn text(&mut self, value: Token) -> Result<String, Unreadable> {
         let mut text = Vec::new();
         match value {
-            Token::String if !self.gather(&mut text)? => return Err(Unreadable),
+            Token::String if !self.gather(&mut text, TEXT_BYTES_MAX)? => return Err(Unreadable),
             Token::String | Token::Null => {}
             _ => return Err(Unreadable),
         }
@@ -125,31 +125,31 @@ impl<'a> Pull<'a> {
         if value != Token::String {
             return self.text(value).map(Some);
         }
-        let is_whole = self.gather(&mut text)?;
+        let is_whole = self.gather(&mut text, TEXT_BYTES_MAX)?;
         let text = String::from_utf8(text).map_err(|_| Unreadable)?;
         Ok(is_whole.then_some(text))
     }
 
     /// Steps over what is left of a value.
     pub(crate) fn skip(&mut self, value: Token) -> Result<(), Unreadable> {
-        let has_ended = match value {
-            Token::Array | Token::Object => self.lexer.skip(&mut self.input),
-            Token::String => self.lexer.text(&mut self.input, |_| {}),
-            _ => true,
-        };
-        if has_ended { Ok(()) } else { Err(Unreadable) }
+        match value {
+            Token::Array | Token::Object if !self.lexer.skip(&mut self.input) => Err(Unreadable),
+            Token::String => self.gather(&mut Vec::new(), 0).map(|_| ()),
+            _ => Ok(()),
+        }
     }
 
     fn token(&mut self) -> Result<Token, Unreadable> {
         self.lexer.next(&mut self.input).ok_or(Unreadable)
     }
 
-    /// Puts the text that has begun into `text`, unless it is too long; whether it is not.
-    fn gather(&mut self, text: &mut Vec<u8>) -> Result<bool, Unreadable> {
+    /// Puts the text that has begun into `text`, unless it has more than `most` bytes; whether it has
+    /// not.
+    fn gather(&mut self, text: &mut Vec<u8>, most: usize) -> Result<bool, Unreadable> {
         text.clear();
         let mut is_too_long = false;
         let has_ended = self.lexer.text(&mut self.input, |piece| {
-            is_too_long |= text.len() + piece.len() > TEXT_BYTES_MAX;
+            is_too_long |= text.len() + piece.len() > most;
             if !is_too_long {
                 text.extend_from_slice(piece);
             }

@@ -1,7 +1,8 @@
 //! Several workers that share nothing but shared data.
 
 use super::*;
-use crate::discovery::{Listed, publish_list};
+use crate::config::EndpointConfig;
+use crate::discovery::publish_list;
 use crate::health::Verdict;
 use crate::ledger::Load;
 use crate::load_report::LoadReport;
@@ -810,12 +811,12 @@ fn discovered_labels_are_those_of_the_list_that_the_snapshot_names() {
     let mut pool = Pool::new(options, Snapshot::default(), 1);
     let mut snapshot = idle(1, at(0));
     let mut list = |number, value: &str, failure_mode, is_named: bool| {
-        let labels = vec![("tier".into(), value.into())];
-        let listed = Listed {
-            failure_mode,
-            labels: vec![(addresses(1)[0], labels)],
+        let endpoint = EndpointConfig {
+            address: addresses(1)[0],
+            labels: vec![("tier".into(), value.into())].into(),
+            engine: Default::default(),
         };
-        publish_list(&shared, "llm", number, &listed);
+        publish_list(&shared, "llm", number, (failure_mode, &[endpoint]));
         if is_named {
             snapshot.list = number;
         }

@@ -7,7 +7,7 @@ use super::{Plan, Scraper, Timers};
 use crate::Address;
 use crate::cache_fit::CacheFit;
 use crate::config::{EndpointConfig, PoolConfig};
-use crate::discovery::{Found, FoundList, Listed, publish_list};
+use crate::discovery::{Found, FoundList, publish_list};
 use crate::ledger::Load;
 use crate::share::Share;
 use crate::shared::SharedData;
@@ -95,14 +95,8 @@ impl Scraper {
         }
         // 0 is that of pools whose endpoints are not discovered.
         self.snapshot.list = self.snapshot.list.wrapping_add(1).max(1);
-        let endpoints = self.config.endpoints.iter();
-        let labels = endpoints.map(|it| (it.address, it.labels.clone()));
-        let mut listed = Listed {
-            failure_mode: self.failure_mode,
-            labels: labels.collect(),
-        };
-        sort_by(&mut listed.labels, |(one, _), (other, _)| one.cmp(other));
-        publish_list(shared, &self.config.name, self.snapshot.list, &listed);
+        let listed = (self.failure_mode, self.config.endpoints.as_slice());
+        publish_list(shared, &self.config.name, self.snapshot.list, listed);
     }
 
     /// Gives a restarted endpoint a new number: nothing that was learnt of the old process holds
@@ -199,7 +193,7 @@ mod tests {
         Found {
             endpoint: EndpointConfig {
                 address: format!("10.0.0.{host}:8000").parse().unwrap(),
-                labels: vec![("tier".into(), label.into())],
+                labels: vec![("tier".into(), label.into())].into(),
                 engine: Default::default(),
             },
             identity,
