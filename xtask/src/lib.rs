@@ -13,6 +13,7 @@ pub mod fuzz;
 pub mod http;
 pub mod imports;
 pub mod live;
+pub mod oci;
 pub mod ports;
 pub mod proxy;
 pub mod pushed;

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use xtask::bench::{self, BenchArguments};
 use xtask::config::{self, ConfigArguments};
 use xtask::fuzz::{self, FuzzArguments};
+use xtask::oci::{self, OciArguments};
 use xtask::read::{self, ReadArguments};
 use xtask::run::{self, RunArguments};
 use xtask::test::{self, TestArguments};
@@ -27,6 +28,9 @@ enum Command {
     Config(ConfigArguments),
     /// Look for bytes that a parser does not take as it should
     Fuzz(FuzzArguments),
+    /// Build the image that Istio and Envoy Gateway fetch, or check one
+    #[command(subcommand)]
+    Oci(OciArguments),
     /// Show a metrics page, a request or a response as the picker reads it
     #[command(subcommand)]
     Read(ReadArguments),
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         // Its findings have an exit code of their own.
         Command::Config(arguments) => return config::config(&arguments),
         Command::Fuzz(arguments) => fuzz::fuzz(&arguments),
+        Command::Oci(arguments) => oci::oci(&arguments),
         Command::Read(arguments) => read::read(&arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Test(arguments) => test::test(arguments),

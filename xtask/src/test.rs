@@ -13,6 +13,7 @@ use picker_fuzz::TARGETS;
 use crate::envoy::Envoy;
 use crate::fuzz;
 use crate::imports::check_filter;
+use crate::oci;
 use crate::wasm::{self, TARGET, Variant};
 use crate::workspace::{cargo, command_output, find_program, root, run, step, target};
 
@@ -123,6 +124,13 @@ fn native_tests() -> Result<Outcome> {
 fn module() -> Result<Outcome> {
     check_filter(&wasm::build(Variant::Shipped)?)?;
     Ok(Outcome::Passed)
+}
+
+fn image() -> Result<Outcome> {
+    Ok(match oci::rehearse(&wasm::build(Variant::Shipped)?)? {
+        true => Outcome::Passed,
+        false => Outcome::Skipped("checked here, but not by skopeo, which is not installed"),
+    })
 }
 
 fn wasm_tests() -> Result<Outcome> {
@@ -247,7 +255,7 @@ enum Depth {
 }
 
 /// The steps, cheap ones first.
-const STEPS: [(&str, Depth, Work); 9] = [
+const STEPS: [(&str, Depth, Work); 10] = [
     ("format", Depth::Quick, format),
     ("clippy", Depth::Quick, clippy),
     ("clippy of the filter", Depth::Quick, clippy_filter),
@@ -257,6 +265,7 @@ const STEPS: [(&str, Depth, Work); 9] = [
         native_tests,
     ),
     ("imports and size of picker.wasm", Depth::Quick, module),
+    ("the image of picker.wasm", Depth::Quick, image),
     ("tests of picker-core as wasm", Depth::Usual, wasm_tests),
     ("end to end in Envoy", Depth::Usual, end_to_end),
     ("documentation", Depth::Quick, docs),

@@ -1,6 +1,7 @@
 //! Builds `picker.wasm`.
 
-use std::path::PathBuf;
+use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -42,12 +43,47 @@ pub fn build(variant: Variant) -> Result<PathBuf> {
         let mut command = cargo(&["build", "--quiet", "--package", "picker-filter"]);
         command.args(["--profile", "wasm", "--target", TARGET, "--target-dir"]);
         command.arg(variant.directory());
+        command.args(["--config", &without_our_paths()?]);
         if variant == Variant::Test {
             command.args(["--features", "test-build"]);
         }
         run(&mut command)
     })?;
     Ok(variant.path())
+}
+
+/// Compiler flags, beside those of `.cargo/config.toml`, that give places in the module without the
+/// directories of this machine.
+///
+/// A panic names the file it happened in. With the same names everywhere, the same source gives the
+/// same module everywhere.
+fn without_our_paths() -> Result<String> {
+    let told = command_output(Command::new("rustc").current_dir(root()).arg("-vV"))?;
+    let lines = told.lines();
+    let commit = lines
+        .filter_map(|line| line.strip_prefix("commit-hash: "))
+        .next();
+    let sysroot = command_output(
+        Command::new("rustc")
+            .current_dir(root())
+            .args(["--print", "sysroot"]),
+    )?;
+    let sources = Path::new(sysroot.trim()).join("lib/rustlib/src/rust");
+    let registry = cargo_home()?.join("registry/src");
+    // The standard library has this name already, unless its source is installed.
+    let library = format!("/rustc/{}", commit.unwrap_or("unknown"));
+    let flags = [(registry, "/registry".to_owned()), (sources, library)]
+        .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
+    Ok(format!("target.{TARGET}.rustflags={flags:?}"))
+}
+
+/// Where cargo keeps the sources of dependencies.
+fn cargo_home() -> Result<PathBuf> {
+    if let Some(home) = env::var_os("CARGO_HOME") {
+        return Ok(root().join(home));
+    }
+    let home = env::var_os("HOME").context("neither CARGO_HOME nor HOME is set")?;
+    Ok(PathBuf::from(home).join(".cargo"))
 }
 
 /// Adds a target to the toolchain when it is missing.
