@@ -9,6 +9,7 @@ pub mod http2;
 pub mod kube;
 pub mod kube_server;
 pub mod load;
+pub mod manifests;
 pub mod queueing;
 pub mod recorder;
 pub mod scripted;

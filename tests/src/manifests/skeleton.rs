@@ -1,0 +1,114 @@
+//! What the generated Envoys have in common: an admin interface, one listener, one route.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+/// A listener with a connection manager that has these filters, before the router, and these routes
+/// for all hosts; `name` is that of the listener and of its route table.
+pub fn bootstrap(name: &str, filters: &[Value], routes: &[Value], clusters: &[Value]) -> Value {
+    let mut filters = filters.to_vec();
+    filters.push(
+        json!({"name": ROUTER, "typed_config": {"@type": type_url("http.router", "Router")}}),
+    );
+    let manager = json!({
+        "@type": MANAGER,
+        "stat_prefix": "gateway",
+        "use_remote_address": true,
+        "normalize_path": true,
+        "merge_slashes": true,
+        "route_config": {
+            "name": name,
+            "virtual_hosts": [{"name": "*:80", "domains": ["*"], "routes": routes}],
+        },
+        "http_filters": filters,
+    });
+    let address =
+        |port: u16| json!({"socket_address": {"address": "127.0.0.1", "port_value": port}});
+    json!({
+        "node": {"id": "gateway", "cluster": "gateway"},
+        "admin": {"address": address(9901)},
+        "static_resources": {
+            "listeners": [{
+                "name": name,
+                "address": address(8080),
+                "filter_chains": [{"filters": [{"name": MANAGER_NAME, "typed_config": manager}]}],
+            }],
+            "clusters": clusters,
+        },
+    })
+}
+
+/// A cluster of addresses that are known, as both control planes make one of pods.
+pub fn cluster(name: &str, addresses: &[(String, u16)]) -> Value {
+    let endpoints: Vec<Value> = addresses
+        .iter()
+        .map(|(address, port)| {
+            let socket = json!({"address": address, "port_value": port});
+            json!({"endpoint": {"address": {"socket_address": socket}}})
+        })
+        .collect();
+    json!({
+        "name": name,
+        "type": "STATIC",
+        "connect_timeout": "10s",
+        "load_assignment": {
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": endpoints}],
+        },
+    })
+}
+
+/// The listener of a bootstrap.
+pub fn listener(bootstrap: &mut Value) -> Result<&mut Value> {
+    let listener = bootstrap.pointer_mut("/static_resources/listeners/0");
+    listener.context("no listener")
+}
+
+/// The connection manager of the listener.
+pub fn manager(bootstrap: &mut Value) -> Result<&mut Value> {
+    let manager = listener(bootstrap)?.pointer_mut("/filter_chains/0/filters/0/typed_config");
+    manager.context("no connection manager")
+}
+
+/// The clusters of a bootstrap.
+pub fn clusters(bootstrap: &mut Value) -> Result<&mut Vec<Value>> {
+    let clusters = bootstrap.pointer_mut("/static_resources/clusters");
+    let clusters = clusters.and_then(Value::as_array_mut);
+    clusters.context("no clusters")
+}
+
+/// Puts a file where a module would be fetched or mounted, as control planes and kubelet do.
+pub fn set_module(value: &mut Value, wasm: &Path) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(code) = fields.get_mut("code")
+                && (code.get("remote").is_some() || code["local"]["filename"] == MOUNTED)
+            {
+                *code = json!({"local": {"filename": wasm}});
+            }
+            fields.values_mut().for_each(|it| set_module(it, wasm));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|it| set_module(it, wasm)),
+        _ => {}
+    }
+}
+
+/// The type of a filter's or of another extension's configuration.
+pub fn type_url(extension: &str, name: &str) -> String {
+    format!("type.googleapis.com/envoy.extensions.filters.{extension}.v3.{name}")
+}
+
+/// The name of the router.
+pub const ROUTER: &str = "envoy.filters.http.router";
+
+/// The name of the connection manager.
+pub const MANAGER_NAME: &str = "envoy.filters.network.http_connection_manager";
+
+/// The type of the connection manager's configuration.
+const MANAGER: &str = "type.googleapis.com/envoy.extensions.filters.network.\
+                       http_connection_manager.v3.HttpConnectionManager";
+
+/// Where the image is mounted in a pod.
+const MOUNTED: &str = "/etc/picker/plugin.wasm";
