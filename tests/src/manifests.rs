@@ -35,6 +35,8 @@ pub enum Reader {
     Kustomize,
     /// Envoy, a whole bootstrap.
     Envoy,
+    /// Envoy, resources that a bootstrap names by their file.
+    Resources,
     /// The picker.
     Picker,
 }
@@ -45,6 +47,9 @@ impl Manifest {
         let text = |key: &str| self.value[key].as_str();
         if self.value.get("static_resources").is_some() {
             return Ok(Reader::Envoy);
+        }
+        if self.value.pointer("/resources/0/@type").is_some() {
+            return Ok(Reader::Resources);
         }
         if self.value.get("pools").is_some() || text("kind") == Some("EndpointPickerConfig") {
             return Ok(Reader::Picker);

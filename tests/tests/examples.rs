@@ -64,6 +64,15 @@ fn envoy_takes_what_istio_makes_of_the_filters() -> Result<()> {
 }
 
 #[test]
+fn envoy_takes_what_istio_makes_of_a_pool_without_its_endpoint_picker() -> Result<()> {
+    let mut manifests = below("examples/istio-inference-pool")?;
+    manifests.extend(read(&root().join("examples/istio/stats.yaml"))?);
+    let gateway = istio::Gateway::pool(&[("10.1.0.1".to_owned(), 8000)]);
+    let bootstrap = istio::compose(&manifests, &gateway, &module(Variant::Shipped)?)?;
+    accepted("examples/istio-inference-pool", &bootstrap)
+}
+
+#[test]
 fn envoy_takes_what_envoy_gateway_makes_of_the_policies() -> Result<()> {
     let manifests = below("examples/envoy-gateway")?;
     let bootstrap = envoy_gateway::compose(&manifests, &module(Variant::Shipped)?)?;

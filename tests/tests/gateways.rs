@@ -26,6 +26,15 @@ async fn the_picker_chooses_behind_the_filters_for_istio() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_picker_chooses_in_place_of_an_endpoint_picker_of_istio() -> Result<()> {
+    let (servers, addresses) = start().await?;
+    let manifests = retarget(below("examples/istio-inference-pool")?, &addresses)?;
+    let gateway = istio::Gateway::pool(&sockets(&addresses));
+    let bootstrap = istio::compose(&manifests, &gateway, &module(Variant::Shipped)?)?;
+    routes_by_prompt(bootstrap, &servers).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_picker_chooses_behind_the_policies_for_envoy_gateway() -> Result<()> {
     let (servers, addresses) = start().await?;
     let manifests = retarget(below("examples/envoy-gateway")?, &addresses)?;
@@ -42,9 +51,10 @@ async fn start() -> Result<(Vec<Server>, Vec<SocketAddr>)> {
     Ok((started, addresses))
 }
 
-/// The manifests with these servers in place of those that they name.
+/// The manifests with these servers in place of those that they name or discover.
 fn retarget(manifests: Vec<Manifest>, addresses: &[SocketAddr]) -> Result<Vec<Manifest>> {
     let retargeted = manifests.into_iter().map(|mut manifest| {
+        list(&mut manifest.value, addresses);
         let mut text = manifest.value.to_string();
         for (index, address) in addresses.iter().enumerate() {
             text = text.replace(
@@ -62,6 +72,35 @@ fn retarget(manifests: Vec<Manifest>, addresses: &[SocketAddr]) -> Result<Vec<Ma
         Ok(manifest)
     });
     retargeted.collect()
+}
+
+/// Lists the endpoints of pools that are to be discovered, and leaves out the way to whom knows.
+fn list(value: &mut Value, addresses: &[SocketAddr]) {
+    match value {
+        Value::String(text) if text.contains("\"discovery\"") => {
+            let Ok(mut document) = serde_json::from_str::<Value>(text) else {
+                return;
+            };
+            let endpoints = addresses.iter();
+            let endpoints: Value = endpoints
+                .map(|it| json!({"address": it.to_string()}))
+                .collect();
+            let pool = document
+                .pointer_mut("/pools/0")
+                .and_then(Value::as_object_mut);
+            if let Some(pool) = pool {
+                pool.remove("discovery");
+                pool.insert("endpoints".to_owned(), endpoints);
+            }
+            *text = document.to_string();
+        }
+        Value::Object(fields) => fields.values_mut().for_each(|it| list(it, addresses)),
+        Value::Array(items) => {
+            items.retain(|it| it.pointer("/patch/value/name") != Some(&json!("picker_kube")));
+            items.iter_mut().for_each(|it| list(it, addresses));
+        }
+        _ => {}
+    }
 }
 
 fn sockets(addresses: &[SocketAddr]) -> Vec<(String, u16)> {

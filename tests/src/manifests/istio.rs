@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Manifest;
 use super::merge::merge;
-use super::skeleton::{MANAGER_NAME, bootstrap, cluster, clusters, manager, set_module};
+use super::skeleton::{MANAGER_NAME, bootstrap, cluster, clusters, manager, set_module, type_url};
 
 /// What a gateway gets from the `EnvoyFilter`s and `DestinationRule`s, in their order.
 pub fn compose(manifests: &[Manifest], gateway: &Gateway, wasm: &Path) -> Result<Value> {
@@ -59,6 +59,40 @@ impl Gateway {
         Self {
             http_filters: Vec::new(),
             cluster: cluster("outbound|8000||vllm.default.svc.cluster.local", addresses),
+        }
+    }
+
+    /// A route to an `InferencePool`, whose endpoint picker is asked, and whose cluster goes where
+    /// dynamic metadata says.
+    pub fn pool(addresses: &[(String, u16)]) -> Self {
+        let policy = |name: &str, message: &str, mut config: Value| {
+            let url = format!("envoy.extensions.load_balancing_policies.{name}.v3.{message}");
+            config["@type"] = json!(format!("type.googleapis.com/{url}"));
+            let name = format!("envoy.load_balancing_policies.{name}");
+            let config = json!({"name": name, "typed_config": config});
+            json!({"policies": [{"typed_extension_config": config}]})
+        };
+        let key = |name: &str| json!({"key": "envoy.lb", "path": [{"key": name}]});
+        let override_host = json!({
+            "override_host_sources": [{"metadata": key("x-gateway-destination-endpoint")}],
+            "selected_host_key": key("x-gateway-destination-endpoint-served"),
+            "fallback_policy": policy("round_robin", "RoundRobin", json!({})),
+        });
+        let mut cluster = cluster(
+            "outbound|54321||vllm-ip-1234.default.svc.cluster.local",
+            addresses,
+        );
+        cluster["load_balancing_policy"] = policy("override_host", "OverrideHost", override_host);
+        let picker = json!({"envoy_grpc": {"cluster_name": "endpoint-picker"}});
+        Self {
+            http_filters: vec![json!({
+                "name": "envoy.filters.http.ext_proc",
+                "typed_config": {
+                    "@type": type_url("http.ext_proc", "ExternalProcessor"),
+                    "grpc_service": picker,
+                },
+            })],
+            cluster,
         }
     }
 }

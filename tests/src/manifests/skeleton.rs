@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use xtask::workspace::root;
 
 /// A listener with a connection manager that has these filters, before the router, and these routes
 /// for all hosts; `name` is that of the listener and of its route table.
@@ -79,9 +80,16 @@ pub fn clusters(bootstrap: &mut Value) -> Result<&mut Vec<Value>> {
     clusters.context("no clusters")
 }
 
-/// Puts a file where a module would be fetched or mounted, as control planes and kubelet do.
+/// Puts files of this machine where a module would be fetched or mounted, and where files are that
+/// kubelet mounts.
 pub fn set_module(value: &mut Value, wasm: &Path) {
     match value {
+        Value::String(text) => {
+            let file = FILES.iter().find(|(mounted, _)| text == mounted);
+            if let Some((_, file)) = file {
+                *text = root().join(file).display().to_string();
+            }
+        }
         Value::Object(fields) => {
             if let Some(code) = fields.get_mut("code")
                 && (code.get("remote").is_some() || code["local"]["filename"] == MOUNTED)
@@ -112,3 +120,19 @@ const MANAGER: &str = "type.googleapis.com/envoy.extensions.filters.network.\
 
 /// Where the image is mounted in a pod.
 const MOUNTED: &str = "/etc/picker/plugin.wasm";
+
+/// What is mounted in a pod, and what stands for it here.
+const FILES: [(&str, &str); 3] = [
+    (
+        "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
+        "tests/fixtures/gateways/ca.crt",
+    ),
+    (
+        "/etc/envoy/kubernetes-token.yaml",
+        "examples/kubernetes/kubernetes-token.yaml",
+    ),
+    (
+        "/etc/picker/kubernetes-token.yaml",
+        "examples/kubernetes/kubernetes-token.yaml",
+    ),
+];
