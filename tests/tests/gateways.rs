@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
 use picker_tests::canned::Canned;
-use picker_tests::manifests::{Manifest, below, envoy_gateway, istio};
+use picker_tests::manifests::{Manifest, below, envoy_gateway, istio, skeleton};
 use picker_tests::{
     CHAT, DESTINATION, chat_body, directory, envoy, eventually, module, requests, servers,
 };
@@ -54,7 +54,8 @@ async fn start() -> Result<(Vec<Server>, Vec<SocketAddr>)> {
 /// The manifests with these servers in place of those that they name or discover.
 fn retarget(manifests: Vec<Manifest>, addresses: &[SocketAddr]) -> Result<Vec<Manifest>> {
     let retargeted = manifests.into_iter().map(|mut manifest| {
-        list(&mut manifest.value, addresses);
+        skeleton::set_endpoints(&mut manifest.value, addresses);
+        drop_discovery(&mut manifest.value);
         let mut text = manifest.value.to_string();
         for (index, address) in addresses.iter().enumerate() {
             text = text.replace(
@@ -74,30 +75,13 @@ fn retarget(manifests: Vec<Manifest>, addresses: &[SocketAddr]) -> Result<Vec<Ma
     retargeted.collect()
 }
 
-/// Lists the endpoints of pools that are to be discovered, and leaves out the way to whom knows.
-fn list(value: &mut Value, addresses: &[SocketAddr]) {
+/// Leaves out the way to whom knows the endpoints.
+fn drop_discovery(value: &mut Value) {
     match value {
-        Value::String(text) if text.contains("\"discovery\"") => {
-            let Ok(mut document) = serde_json::from_str::<Value>(text) else {
-                return;
-            };
-            let endpoints = addresses.iter();
-            let endpoints: Value = endpoints
-                .map(|it| json!({"address": it.to_string()}))
-                .collect();
-            let pool = document
-                .pointer_mut("/pools/0")
-                .and_then(Value::as_object_mut);
-            if let Some(pool) = pool {
-                pool.remove("discovery");
-                pool.insert("endpoints".to_owned(), endpoints);
-            }
-            *text = document.to_string();
-        }
-        Value::Object(fields) => fields.values_mut().for_each(|it| list(it, addresses)),
+        Value::Object(fields) => fields.values_mut().for_each(drop_discovery),
         Value::Array(items) => {
             items.retain(|it| it.pointer("/patch/value/name") != Some(&json!("picker_kube")));
-            items.iter_mut().for_each(|it| list(it, addresses));
+            items.iter_mut().for_each(drop_discovery);
         }
         _ => {}
     }

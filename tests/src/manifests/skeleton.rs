@@ -1,5 +1,6 @@
 //! What the generated Envoys have in common: an admin interface, one listener, one route.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -99,6 +100,33 @@ pub fn set_module(value: &mut Value, wasm: &Path) {
             fields.values_mut().for_each(|it| set_module(it, wasm));
         }
         Value::Array(items) => items.iter_mut().for_each(|it| set_module(it, wasm)),
+        _ => {}
+    }
+}
+
+/// Lists these endpoints in configurations of the picker, given as texts, that discover theirs.
+pub fn set_endpoints(value: &mut Value, addresses: &[SocketAddr]) {
+    match value {
+        Value::String(text) if text.contains("\"discovery\"") => {
+            let Ok(mut document) = serde_json::from_str::<Value>(text) else {
+                return;
+            };
+            let endpoints = addresses.iter();
+            let endpoints: Value = endpoints
+                .map(|it| json!({"address": it.to_string()}))
+                .collect();
+            let pool = document.pointer_mut("/pools/0");
+            if let Some(pool) = pool.and_then(Value::as_object_mut) {
+                pool.remove("discovery");
+                pool.insert("endpoints".to_owned(), endpoints);
+            }
+            *text = document.to_string();
+        }
+        Value::Object(fields) => {
+            let fields = fields.values_mut();
+            fields.for_each(|it| set_endpoints(it, addresses));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|it| set_endpoints(it, addresses)),
         _ => {}
     }
 }
