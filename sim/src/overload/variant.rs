@@ -19,18 +19,21 @@ pub enum Variant {
     Concurrency,
     /// The same, with room held back for higher priorities.
     ConcurrencyHoldback,
+    /// The same, with so much held back that servers answer the highest priority as if they were idle.
+    ConcurrencyReserve,
     /// Flow control by tokens in flight, tenants in their turn.
     TokenLoad,
 }
 
 impl Variant {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::None,
         Self::Utilization,
         Self::UtilizationStrict,
         Self::Concurrency,
         Self::ConcurrencyHoldback,
+        Self::ConcurrencyReserve,
         Self::TokenLoad,
     ];
 
@@ -42,6 +45,7 @@ impl Variant {
             Self::UtilizationStrict => "utilization-strict",
             Self::Concurrency => "concurrency",
             Self::ConcurrencyHoldback => "concurrency-holdback",
+            Self::ConcurrencyReserve => "concurrency-reserve",
             Self::TokenLoad => "token-load",
         }
     }
@@ -57,13 +61,15 @@ impl Variant {
     }
 
     /// The `EndpointPickerConfig`, with a band for each of `priorities`; detectors have the limits they
-    /// have by default.
+    /// have by default, but for that of the reserve.
     pub fn picker(self, priorities: impl Iterator<Item = i32>) -> Value {
         if !self.has_flow_control() {
             return json!({"plugins": [{"type": "least-cost-scorer"}]});
         }
         let detector = match self {
-            Self::Concurrency | Self::ConcurrencyHoldback => "concurrency-detector",
+            Self::Concurrency | Self::ConcurrencyHoldback | Self::ConcurrencyReserve => {
+                "concurrency-detector"
+            }
             Self::TokenLoad => "token-load-detector",
             Self::None | Self::Utilization | Self::UtilizationStrict => "utilization-detector",
         };
@@ -72,12 +78,21 @@ impl Variant {
         } else {
             "global-strict-fairness-policy"
         };
-        let limit = match self {
-            Self::ConcurrencyHoldback => json!({
+        let ceiling = match self {
+            Self::ConcurrencyHoldback => Some(CEILING_LEAST),
+            Self::ConcurrencyReserve => Some(RESERVE_CEILING),
+            _ => None,
+        };
+        let limit = match ceiling {
+            Some(ceiling) => json!({
                 "type": "priority-holdback-policy",
-                "parameters": {"minCeiling": CEILING_LEAST},
+                "parameters": {"minCeiling": ceiling},
             }),
-            _ => json!({"type": "static-usage-limit-policy"}),
+            None => json!({"type": "static-usage-limit-policy"}),
+        };
+        let parameters = match self {
+            Self::ConcurrencyReserve => json!({"maxConcurrency": RESERVE_REQUESTS}),
+            _ => json!({}),
         };
         let band = |priority| json!({"priority": priority, "fairnessPolicyRef": fairness});
         let bands: Vec<Value> = priorities.map(band).collect();
@@ -86,7 +101,7 @@ impl Variant {
             "plugins": [
                 {"type": "least-cost-scorer"},
                 {"type": fairness},
-                {"type": detector},
+                {"type": detector, "parameters": parameters},
                 limit,
             ],
             // By itself a detector would be a filter too.
@@ -125,6 +140,13 @@ const REQUEST_TTL: &str = "30s";
 
 /// How full the servers may be for the lowest priority, of which nothing has to be held back.
 const CEILING_LEAST: f64 = 0.7;
+
+/// Requests at a server, on average, that leave its steps short: twice what an L4 has in flight at
+/// 30 % of what it can serve.
+const RESERVE_REQUESTS: u32 = 12;
+
+/// How full the servers may be then for the lowest priority.
+const RESERVE_CEILING: f64 = 0.2;
 
 #[cfg(test)]
 mod tests {
