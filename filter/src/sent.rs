@@ -79,7 +79,7 @@ impl Sent {
         let pool = worker.pools.get_mut(index)?;
         let set = match &worker.config.destination {
             Destination::Header(name) => host::set_request_header(name, &destination),
-            Destination::FilterState => host::set_original_destination(first),
+            Destination::FilterState { .. } => host::set_original_destination(first),
         };
         if let Err(error) = set {
             log::error!("picker: the host refused the destination: {error:?}");

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use picker_core::{Arrived, Asking, Course, Refusal, Request, Shape, Stat, Timestamp};
+use picker_core::{Arrived, Asking, Course, Destination, Refusal, Request, Shape, Stat, Timestamp};
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
@@ -92,7 +92,7 @@ impl HttpContext for Stream {
                 let limit = self.worker.borrow().config.body_limit(pools);
                 let reading = Reading::new(pools, shape, encoding, limit);
                 self.phase = Phase::Reading(Box::new(reading));
-                Action::Pause
+                self.hold()
             }
         }
     }
@@ -159,6 +159,20 @@ impl Drop for Stream {
 }
 
 impl Stream {
+    /// Holds the headers until the body is read or, where the host cannot, leaves that to the filter
+    /// behind this one.
+    fn hold(&self) -> Action {
+        let releases = Destination::FilterState {
+            holds_headers: false,
+        };
+        if self.worker.borrow().config.destination != releases {
+            return Action::Pause;
+        }
+        // The body may change, and headers that went on cannot: the filter that holds them counts.
+        let _ = host::remove_request_header("content-length");
+        Action::Continue
+    }
+
     /// Decides with the body that was read; does nothing when the stream is not waiting for that.
     fn decide_read(&mut self) -> Action {
         let Phase::Reading(mut reading) = std::mem::replace(&mut self.phase, Phase::Passing) else {

@@ -241,7 +241,11 @@ pub enum Destination {
     /// In this request header, in lower case.
     Header(String),
     /// In the filter state that an `ORIGINAL_DST` cluster reads.
-    FilterState,
+    FilterState {
+        /// Whether the headers of a request wait here for its body. Where a host cannot do that,
+        /// a filter behind this one has to hold the request.
+        holds_headers: bool,
+    },
 }
 
 /// What the paths of requests mean.

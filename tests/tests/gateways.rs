@@ -35,6 +35,15 @@ async fn the_picker_chooses_in_place_of_an_endpoint_picker_of_istio() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_picker_chooses_as_a_plugin_of_istio() -> Result<()> {
+    let (servers, addresses) = start().await?;
+    let manifests = retarget(below("examples/istio-wasmplugin")?, &addresses)?;
+    let gateway = istio::Gateway::service(&sockets(&addresses));
+    let bootstrap = istio::compose(&manifests, &gateway, &module(Variant::Shipped)?)?;
+    routes_by_prompt(bootstrap, &servers).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_picker_chooses_behind_the_policies_for_envoy_gateway() -> Result<()> {
     let (servers, addresses) = start().await?;
     let manifests = retarget(below("examples/envoy-gateway")?, &addresses)?;

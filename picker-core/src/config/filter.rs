@@ -88,11 +88,19 @@ fn destination(section: &mut Object<'_>) -> Destination {
         )
     });
     let header = section.key("header");
+    let holds = section.key("holdHeaders");
     if by_header == Some(false) {
         if let Some(header) = header {
             header.fail(Cause::HeaderUnused);
         }
-        return Destination::FilterState;
+        let holds_headers = holds.and_then(|it| it.boolean()).unwrap_or(true);
+        return Destination::FilterState { holds_headers };
+    }
+    if let Some(holds) = holds {
+        holds.fail(Cause::told(
+            "headers have to be held for a header to be set".into(),
+            "remove it, or write via: filterState".into(),
+        ));
     }
     let name = header.and_then(|it| it.text_that(Wanted::HeaderName, is_header_name));
     Destination::Header(name.unwrap_or(DESTINATION_HEADER).to_ascii_lowercase())

@@ -21,7 +21,9 @@ impl Config {
         let pools: Vec<Value> = self.pools.iter().map(pool).collect();
         let destination = match &self.destination {
             Destination::Header(header) => json!({"via": "header", "header": header}),
-            Destination::FilterState => json!({"via": "filterState"}),
+            Destination::FilterState { holds_headers } => {
+                json!({"via": "filterState", "holdHeaders": holds_headers})
+            }
         };
         let mut document = json!({
             "pools": pools,

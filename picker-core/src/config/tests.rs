@@ -91,6 +91,7 @@ fn changes() -> Vec<(&'static str, Value)> {
     changes.extend([
         ("destination/via", json!("filterState")),
         ("destination/header", json!("x-endpoint")),
+        ("destination/holdHeaders", json!(false)),
         ("paths/prefixes", json!(["/openai"])),
         ("paths/admin", json!([])),
         ("sessionKey", json!("0123456789abcdef")),
@@ -243,6 +244,12 @@ fn every_key_changes_something() {
         }
         let mut document = with_pool(json!({}));
         set(&mut document, path, &value);
+        if path == "destination/holdHeaders" {
+            set(&mut document, "destination/via", &json!("filterState"));
+            let held = effective(&with_destination(json!({"via": "filterState"})));
+            assert_ne!(effective(&document), held, "{path}");
+            continue;
+        }
         if path.starts_with("pools/modelRewrites") {
             let rule = "pools/modelRewrites";
             for (key, value) in [("targets/modelRewrite", "n"), ("matches/model/value", "m")] {
@@ -1249,13 +1256,15 @@ fn a_long_value_is_repeated_in_part() {
     );
 }
 
+fn with_destination(destination: Value) -> Value {
+    let mut document = with_pool(json!({}));
+    set(&mut document, "destination", &destination);
+    document
+}
+
 #[test]
 fn the_destination_is_a_header_or_the_filter_state() {
-    let destination = |destination: Value| {
-        let mut document = with_pool(json!({}));
-        set(&mut document, "destination", &destination);
-        document
-    };
+    let destination = with_destination;
     let header = |name: &str| Destination::Header(name.into());
     for (given, expected) in [
         (json!({}), header("x-gateway-destination-endpoint")),
@@ -1264,7 +1273,18 @@ fn the_destination_is_a_header_or_the_filter_state() {
             header("x-gateway-destination-endpoint"),
         ),
         (json!({"header": "X-Endpoint"}), header("x-endpoint")),
-        (json!({"via": "filterState"}), Destination::FilterState),
+        (
+            json!({"via": "filterState"}),
+            Destination::FilterState {
+                holds_headers: true,
+            },
+        ),
+        (
+            json!({"via": "filterState", "holdHeaders": false}),
+            Destination::FilterState {
+                holds_headers: false,
+            },
+        ),
     ] {
         assert_eq!(config(&destination(given)).destination, expected);
     }
@@ -1273,6 +1293,13 @@ fn the_destination_is_a_header_or_the_filter_state() {
         &[
             "destination.header: no header is set with via: filterState. \
            Fix: remove it, or write via: header.",
+        ],
+    );
+    check(
+        &destination(json!({"holdHeaders": false})),
+        &[
+            "destination.holdHeaders: headers have to be held for a header to be set. \
+           Fix: remove it, or write via: filterState.",
         ],
     );
     for name in ["", ":authority", "Host", "a b", "a:"] {

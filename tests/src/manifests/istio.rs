@@ -17,6 +17,8 @@ pub fn compose(manifests: &[Manifest], gateway: &Gateway, wasm: &Path) -> Result
     for rule in of_kind("DestinationRule") {
         pool_connections(&mut gateway.cluster, &rule.value);
     }
+    let plugins = of_kind("WasmPlugin").map(|it| plugin(&it.value));
+    gateway.http_filters.extend(plugins);
     let route = json!({
         "name": "default.llm.0",
         "match": {"prefix": "/"},
@@ -97,6 +99,31 @@ impl Gateway {
     }
 }
 
+/// The filter of a WasmPlugin without a phase, as far as examples use it: no `vm_id`, no flags.
+fn plugin(plugin: &Value) -> Value {
+    let (metadata, spec) = (&plugin["metadata"], &plugin["spec"]);
+    let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+    let name = format!(
+        "{}.{}",
+        text(&metadata["namespace"]),
+        text(&metadata["name"])
+    );
+    let string = "type.googleapis.com/google.protobuf.StringValue";
+    json!({
+        "name": format!("extensions.istio.io/wasmplugin/{name}"),
+        "typed_config": {
+            "@type": type_url("http.wasm", "Wasm"),
+            "config": {
+                "name": name,
+                "root_id": spec["pluginName"],
+                "failure_policy": spec["failStrategy"],
+                "configuration": {"@type": string, "value": spec["pluginConfig"].to_string()},
+                "vm_config": {"runtime": "envoy.wasm.runtime.v8", "code": {"remote": {}}},
+            },
+        },
+    })
+}
+
 /// What a DestinationRule does to a cluster, as far as examples use it.
 fn pool_connections(cluster: &mut Value, rule: &Value) {
     let idle = rule.pointer("/spec/trafficPolicy/connectionPool/http/idleTimeout");
@@ -133,6 +160,10 @@ fn apply(
             merge(manager(bootstrap)?, &value["typed_config"]);
         }
         ("VIRTUAL_HOST", "MERGE") => merge(virtual_host(bootstrap)?, value),
+        ("HTTP_ROUTE", "MERGE") => {
+            let routes = routes(bootstrap)?.iter_mut();
+            routes.for_each(|route| merge(route, value));
+        }
         ("HTTP_ROUTE", "INSERT_FIRST") => routes(bootstrap)?.insert(0, value.clone()),
         ("BOOTSTRAP", "MERGE") => merge(bootstrap, value),
         ("CLUSTER", "ADD") => clusters(bootstrap)?.push(value.clone()),

@@ -70,7 +70,7 @@ impl<'a> Plugin<'a> {
     pub(super) fn header(&self) -> Option<&str> {
         match &self.config()?.destination {
             Destination::Header(header) => Some(header),
-            Destination::FilterState => None,
+            Destination::FilterState { .. } => None,
         }
     }
 

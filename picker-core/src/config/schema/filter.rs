@@ -341,10 +341,17 @@ fn destination() -> Value {
     let mut destination = closed(json!({
         "via": {"enum": ["header", "filterState"], "default": "header"},
         "header": header,
+        "holdHeaders": told(
+            json!({"type": "boolean", "default": true}),
+            "With via: filterState, whether headers wait here for the body. Write false where the \
+             host cannot do that (without allow_on_headers_stop_iteration), and have \
+             envoy.filters.http.buffer behind the picker.",
+        ),
     }));
     destination["if"] =
         json!({"properties": {"via": {"const": "filterState"}}, "required": ["via"]});
     destination["then"] = json!({"properties": {"header": false}});
+    destination["else"] = json!({"properties": {"holdHeaders": false}});
     told(destination, "How Envoy is told the pick.")
 }
 

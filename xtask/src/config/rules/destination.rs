@@ -162,8 +162,9 @@ fn strands(model: &Model<'_>, plugin: &Plugin<'_>, route: &Route<'_>) -> Option<
     let clusters = route.clusters().into_iter();
     let mut clusters = clusters.filter_map(|name| model.cluster(name));
     let by_header = |it: &&Place<'_>| original_dst_header(it).is_some();
-    let by_state =
-        |it: &&Place<'_>| config.destination == Destination::FilterState && is_original_dst(it);
+    let by_state = |it: &&Place<'_>| {
+        matches!(config.destination, Destination::FilterState { .. }) && is_original_dst(it)
+    };
     let cluster = clusters.find(|it| by_header(it) || by_state(it))?;
     let name = cluster.field("name").text().unwrap_or_default();
     let fix = match plugin.header() {

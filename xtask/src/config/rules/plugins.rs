@@ -1,5 +1,7 @@
 //! How Envoy treats the module.
 
+use picker_core::{Config, Destination};
+
 use crate::config::finding::Finding;
 use crate::config::model::Model;
 use crate::config::place::Place;
@@ -12,7 +14,8 @@ fn filters<'m, 'a>(model: &'m Model<'a>) -> impl Iterator<Item = &'m Plugin<'a>>
 
 /// Without the flag a pause in the header phase never sees the body.
 pub(super) fn headers_wait_for_the_body(model: &Model<'_>) -> Vec<Finding> {
-    let flags = filters(model).map(|it| it.place.field("allow_on_headers_stop_iteration"));
+    let holding = filters(model).filter(|it| it.config().is_none_or(holds_headers));
+    let flags = holding.map(|it| it.place.field("allow_on_headers_stop_iteration"));
     let unset = flags.filter(|flag| !flag.is_true());
     unset
         .map(|flag| {
@@ -24,6 +27,13 @@ pub(super) fn headers_wait_for_the_body(model: &Model<'_>) -> Vec<Finding> {
             )
         })
         .collect()
+}
+
+fn holds_headers(config: &Config) -> bool {
+    let releases = Destination::FilterState {
+        holds_headers: false,
+    };
+    config.destination != releases
 }
 
 /// Envoy's default leaves a worker without the picker after its first trap.
