@@ -70,6 +70,33 @@ fn no_answer_empties_a_pool() {
     world.settle();
 }
 
+#[test]
+fn whoever_collects_next_goes_on_from_what_is_known() {
+    let mut world = World::new(3);
+    for number in 0..5 {
+        world.add(&format!("p{number}"));
+    }
+    world.settle();
+    let known = world.known();
+    let numbers = |world: &World| -> Vec<u32> {
+        let snapshot = world.snapshot();
+        snapshot.endpoints.iter().map(|it| it.id.0).collect()
+    };
+    let before = numbers(&world);
+    world.collector = Collector::default();
+    for _ in 0..3 {
+        world.answer(|_| None);
+        assert_eq!(
+            (world.known(), numbers(&world)),
+            (known.clone(), before.clone())
+        );
+    }
+    world.settle();
+    assert_eq!(numbers(&world), before);
+    world.api.set("p0", None);
+    world.settle();
+}
+
 /// What is known of endpoints by address: whether each takes requests, and its labels.
 type Known = BTreeMap<String, (bool, BTreeMap<String, String>)>;
 
