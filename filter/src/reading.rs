@@ -4,7 +4,7 @@ use codecs::{Coding, DecodeError, Decoder};
 use picker_core::{HashSeed, Pools, Refusal, Request, RequestFault, RequestScanner, Shape};
 
 use crate::host::{self, Buffer};
-use crate::renaming::{self, Unrenamed};
+use crate::renaming::{self, Sent, Unrenamed};
 
 /// What a stream holds while its body comes.
 pub(crate) struct Reading {
@@ -17,6 +17,11 @@ pub(crate) struct Reading {
     /// Bytes of the body that were read, as they came or as they were put in its place.
     read: usize,
     public_name: Option<Box<str>>,
+    /// The body as it came, as long as it is short and may have to be changed: asking the host for it
+    /// again costs more than keeping it.
+    kept: Option<Vec<u8>>,
+    /// Whether a header says how long the body is.
+    has_length: bool,
 }
 
 /// What was read of a request besides itself.
@@ -76,7 +81,15 @@ impl Reading {
             limit,
             read: 0,
             public_name: None,
+            kept: None,
+            has_length: false,
         }
+    }
+
+    /// Says that the body may have to be changed, and whether a header says how long it is.
+    pub(crate) fn expect_change(&mut self, has_length: bool) {
+        self.kept = Some(Vec::new());
+        self.has_length = has_length;
     }
 
     /// What was read so far.
@@ -101,7 +114,22 @@ impl Reading {
             return Ok(());
         }
         let chunk = host::buffer(Buffer::RequestBody, self.read, size - self.read);
-        self.take(&chunk)
+        let taken = self.take(&chunk);
+        self.keep(chunk);
+        taken
+    }
+
+    fn keep(&mut self, chunk: Vec<u8>) {
+        let is_short = self.read <= KEPT_BYTES_MAX;
+        let Some(kept) = self.kept.as_mut().filter(|_| is_short) else {
+            self.kept = None;
+            return;
+        };
+        if kept.is_empty() {
+            *kept = chunk;
+        } else {
+            kept.extend_from_slice(&chunk);
+        }
     }
 
     fn take(&mut self, chunk: &[u8]) -> Result<(), Unread> {
@@ -134,13 +162,26 @@ impl Reading {
         self.scanner.model()
     }
 
+    /// Whether the complete body names models besides the one that counts.
+    pub(crate) fn has_other_models(&self) -> bool {
+        let place = self.scanner.model_place();
+        place.is_some_and(|it| !it.is_only())
+    }
+
     /// Lets the complete body ask for another model, also where the host keeps it for the server;
     /// whether answers are to show the one that it had.
     pub(crate) fn rename(&mut self, name: &str, is_shown: bool) -> Result<(), Unrenamed> {
         let place = self.scanner.model_place().ok_or(Unrenamed::Unread)?;
+        let kept = self.kept.take();
+        let sent = Sent {
+            body: kept.unwrap_or_else(|| host::buffer(Buffer::RequestBody, 0, usize::MAX)),
+            has_length: self.has_length,
+            encoding: self.encoding,
+            limit: self.limit,
+        };
+        self.read = renaming::rename(place, name, sent)?;
         let old = self.scanner.model().filter(|_| is_shown);
         self.public_name = old.map(Box::from);
-        self.read = renaming::rename(place, name, (self.encoding, self.limit))?;
         self.encoding = Encoding::Identity;
         self.scanner.rename_model(name);
         Ok(())
@@ -163,3 +204,6 @@ impl Reading {
         Unread::Refused(Refusal::BodyTooLarge { limit: self.limit })
     }
 }
+
+/// Bytes of a body that are kept while it is read: those of most prompts.
+const KEPT_BYTES_MAX: usize = 64 << 10;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use codecs::Decoder;
 use picker_core::{ModelPlace, RenameFault};
 
-use crate::host::{self, Buffer, Headers, HostError};
+use crate::host::{self, Buffer, HostError};
 use crate::reading::Encoding;
 
 /// Why a body is as it came.
@@ -19,36 +19,43 @@ pub(crate) enum Unrenamed {
     Unread,
 }
 
+/// A body as it came.
+pub(crate) struct Sent {
+    pub(crate) body: Vec<u8>,
+    /// Whether a header says how long it is.
+    pub(crate) has_length: bool,
+    pub(crate) encoding: Encoding,
+    /// How long it may be once it is decoded.
+    pub(crate) limit: u64,
+}
+
 /// Gives the model another name in the body that the host keeps, and mends the headers that tell of
-/// it; the length of the body now. A body that was encoded, and may have `limit` bytes decoded, is
-/// plain then.
-pub(crate) fn rename(
-    place: &ModelPlace,
-    name: &str,
-    (encoding, limit): (Encoding, u64),
-) -> Result<usize, Unrenamed> {
-    let sent = host::buffer(Buffer::RequestBody, 0, usize::MAX);
-    let renamed = match encoding {
+/// it; the length of the body now. A body that was encoded is plain then.
+pub(crate) fn rename(place: &ModelPlace, name: &str, sent: Sent) -> Result<usize, Unrenamed> {
+    let old_length = sent.body.len();
+    let mut body = match sent.encoding {
         Encoding::Known(coding) => {
-            let body = decoded(Decoder::new(coding, limit), &sent).ok_or(OTHER_BODY)?;
-            place.rename(&body, name)
+            decoded(Decoder::new(coding, sent.limit), &sent.body).ok_or(OTHER_BODY)?
         }
-        Encoding::Identity | Encoding::Unknown => place.rename(&sent, name),
+        Encoding::Identity | Encoding::Unknown => sent.body,
     };
-    let renamed = renamed.map_err(Unrenamed::Body)?;
-    let length = host::header(Headers::Request, LENGTH);
-    let replaced = host::replace_buffer(Buffer::RequestBody, &renamed).and_then(|()| {
-        let mended = mend_headers(length.is_some(), renamed.len(), encoding);
-        if mended.is_err() {
-            // The host has just taken a body and does so again.
-            let _ = host::replace_buffer(Buffer::RequestBody, &sent);
-            let _ =
-                length.map(|it| host::set_request_header(LENGTH, &String::from_utf8_lossy(&it)));
+    place.rename(&mut body, name).map_err(Unrenamed::Body)?;
+    // The length first, for it can be taken back, and a body that is kept twice costs more.
+    let has_other_length = sent.has_length && body.len() != old_length;
+    let said = has_other_length.then(|| say_length(body.len()));
+    let replaced = said.unwrap_or(Ok(())).and_then(|()| {
+        let replaced = host::replace_buffer(Buffer::RequestBody, &body);
+        if replaced.is_err() && has_other_length {
+            let _ = say_length(old_length);
         }
-        mended
+        replaced
     });
+    if replaced.is_ok() && matches!(sent.encoding, Encoding::Known(_)) {
+        // A server that is told of a coding which is not there fails this request alone.
+        let _ = host::remove_request_header("content-encoding");
+    }
     match replaced {
-        Ok(()) => Ok(renamed.len()),
+        Ok(()) => Ok(body.len()),
         Err(error) => {
             if !LOGGED.swap(true, Ordering::Relaxed) {
                 log::error!("picker: the host does not let a model be rewritten: {error:?}");
@@ -58,15 +65,8 @@ pub(crate) fn rename(
     }
 }
 
-/// Says how long the body is, where that was said, and that it is plain.
-fn mend_headers(has_length: bool, length: usize, encoding: Encoding) -> Result<(), HostError> {
-    if has_length {
-        host::set_request_header(LENGTH, &length.to_string())?;
-    }
-    match encoding {
-        Encoding::Known(_) => host::remove_request_header("content-encoding"),
-        Encoding::Identity | Encoding::Unknown => Ok(()),
-    }
+fn say_length(length: usize) -> Result<(), HostError> {
+    host::set_request_header("content-length", &length.to_string())
 }
 
 fn decoded(mut decoder: Decoder, sent: &[u8]) -> Option<Vec<u8>> {
@@ -82,5 +82,3 @@ static LOGGED: AtomicBool = AtomicBool::new(false);
 
 /// A body that could be decoded once and cannot be again.
 const OTHER_BODY: Unrenamed = Unrenamed::Body(RenameFault::OtherBody);
-
-const LENGTH: &str = "content-length";

@@ -60,7 +60,7 @@ impl HttpContext for Stream {
         #[cfg(feature = "test-build")]
         crate::test_hooks::on_request();
         let headers = HeaderMap::of(Headers::Request);
-        let (course, encoding) = {
+        let (course, encoding, has_length) = {
             let worker = self.worker.borrow();
             let (head, encoding) = read_head(&worker, &headers, ends);
             self.asked = asked(&worker, &headers);
@@ -68,7 +68,8 @@ impl HttpContext for Stream {
             if worker.queues {
                 self.received_at = host::now();
             }
-            (worker.config.course(&head), encoding)
+            let has_length = head.content_length.is_some();
+            (worker.config.course(&head), encoding, has_length)
         };
         match course {
             Course::Pass => Action::Continue,
@@ -90,9 +91,13 @@ impl HttpContext for Stream {
             Course::Refuse(pool, refusal, shape) => self.refuse(pool, refusal, shape),
             Course::Read(pools, shape) => {
                 let limit = self.worker.borrow().config.body_limit(pools);
-                let reading = Reading::new(pools, shape, encoding, limit);
+                let mut reading = Reading::new(pools, shape, encoding, limit);
+                let action = self.hold();
+                if self.worker.borrow().renames {
+                    reading.expect_change(has_length && action == Action::Pause);
+                }
                 self.phase = Phase::Reading(Box::new(reading));
-                self.hold()
+                action
             }
         }
     }

@@ -34,10 +34,10 @@ impl Worker {
         if reading.how().bytes > limit {
             return Err(Refusal::BodyTooLarge { limit });
         }
-        let name = match name {
-            Some(name) => Some(name).filter(|it| Some(it.as_str()) != model),
-            None => config.and_then(|it| it.rewritten(model, headers, &mut self.draws)),
-        };
+        let own = || config.and_then(|it| it.rewritten(model, headers, &mut self.draws));
+        // A body that names several models is left with one, even where that has its name already.
+        let is_new = |it: &String| Some(it.as_str()) != model || reading.has_other_models();
+        let name = name.or_else(own).filter(is_new);
         Ok(Some(Whose {
             pool,
             name,

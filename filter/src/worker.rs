@@ -19,6 +19,8 @@ pub(crate) struct Worker {
     pub(crate) draws: Draws,
     /// The names, in lower case, of request headers that pools ask for.
     pub(crate) asked: Vec<String>,
+    /// Whether models may get other names.
+    pub(crate) renames: bool,
     /// Whether some pool lets requests wait.
     pub(crate) queues: bool,
     /// Whether the host's timer goes off as often as it can, for something waits.
@@ -66,6 +68,7 @@ impl Worker {
         }
         Self {
             asked,
+            renames: config.pools.iter().any(PoolConfig::may_rename),
             queues: config.pools.iter().any(|it| it.plan.holds_requests()),
             is_fast: false,
             config,

@@ -106,7 +106,13 @@ impl PoolConfig {
         covers_models && self.matches.covers(&other.matches)
     }
 
-    /// The name that `model` gets in a request with these headers; `None` when it keeps its own.
+    /// Whether models of requests may get other names.
+    pub fn may_rename(&self) -> bool {
+        !self.rewrites.is_empty() || self.fallback.as_ref().is_some_and(|it| it.model.is_some())
+    }
+
+    /// The name that `model` gets in a request with these headers, perhaps its own; `None` where no
+    /// rule is for it.
     pub fn rewritten(
         &self,
         model: Option<&str>,
@@ -114,7 +120,7 @@ impl PoolConfig {
         draws: &mut Draws,
     ) -> Option<String> {
         let target = rule_for(&self.rewrites, model)?.target(headers, draws)?;
-        (Some(target) != model).then(|| target.to_string())
+        Some(target.to_string())
     }
 }
 
@@ -219,17 +225,20 @@ mod tests {
             {"matches": [{"model": {"type": "Exact", "value": "a"}}], "targets": [{"modelRewrite": "b"}]},
             {"targets": [{"modelRewrite": "c"}]},
         ]);
+        let first = json!([rules[0]]);
+        let one = config(&[("p", json!({"modelRewrites": first}))], json!({}));
         let config = config(&[("p", json!({"modelRewrites": rules}))], json!({}));
         let mut draws = Draws::new(1);
         for (model, expected) in [
             (Some("a"), Some("b")),
             (Some("b"), Some("c")),
-            (Some("c"), None),
+            (Some("c"), Some("c")),
             (None, Some("c")),
         ] {
             let found = config.pools[0].rewritten(model, &[], &mut draws);
             assert_eq!(found.as_deref(), expected, "{model:?}");
         }
+        assert_eq!(one.pools[0].rewritten(Some("b"), &[], &mut draws), None);
     }
 
     #[test]

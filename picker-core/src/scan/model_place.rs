@@ -91,11 +91,16 @@ impl ModelPlace {
         }
     }
 
-    /// `body` with the model called `name`, and otherwise as it is.
+    /// Whether the body has no model besides the one that counts.
+    pub fn is_only(&self) -> bool {
+        self.void.is_empty() && !self.has_more
+    }
+
+    /// Calls the model `name` in `body`, and leaves all else as it is; also the body where that fails.
     ///
     /// A model that is missing is put before all other members. Where there are several the last one
     /// gets the name and the others are left out, so that every server reads the same.
-    pub fn rename(&self, body: &[u8], name: &str) -> Result<Vec<u8>, RenameFault> {
+    pub fn rename(&self, body: &mut Vec<u8>, name: &str) -> Result<(), RenameFault> {
         if self.has_more {
             return Err(RenameFault::TooManyModels);
         }
@@ -103,16 +108,18 @@ impl ModelPlace {
             Syntax::Form => self.in_form(body, name)?,
             Syntax::Json => self.in_json(body, name).ok_or(RenameFault::OtherBody)?,
         };
-        let mut renamed = Vec::with_capacity(body.len() + text.len());
-        let mut kept = 0;
-        for void in &self.void {
-            renamed.extend_from_slice(cut(body, &(kept..void.start))?);
-            kept = void.end;
+        let at = indices(body, &at)?;
+        let void = self.void.iter().map(|it| indices(body, it));
+        let void: Vec<_> = void.collect::<Result<_, _>>()?;
+        if void.last().is_some_and(|it| it.end > at.start) {
+            return Err(RenameFault::OtherBody);
         }
-        renamed.extend_from_slice(cut(body, &(kept..at.start))?);
-        renamed.extend_from_slice(&text);
-        renamed.extend_from_slice(cut(body, &(at.end..body.len() as u64))?);
-        Ok(renamed)
+        // From the end, so that what is left keeps its place.
+        body.splice(at, text);
+        for range in void.into_iter().rev() {
+            body.drain(range);
+        }
+        Ok(())
     }
 
     /// What is replaced of an object, and by what.
@@ -217,9 +224,16 @@ fn push_quoted(out: &mut Vec<u8>, text: &str) {
 }
 
 fn cut<'a>(body: &'a [u8], range: &Range<u64>) -> Result<&'a [u8], RenameFault> {
-    let index = |offset| usize::try_from(offset).map_err(|_| RenameFault::OtherBody);
-    body.get(index(range.start)?..index(range.end)?)
+    body.get(indices(body, range)?)
         .ok_or(RenameFault::OtherBody)
+}
+
+/// The range in `body`, where it has one.
+fn indices(body: &[u8], range: &Range<u64>) -> Result<Range<usize>, RenameFault> {
+    let index = |offset| usize::try_from(offset).map_err(|_| RenameFault::OtherBody);
+    let range = index(range.start)?..index(range.end)?;
+    let is_in = range.start <= range.end && range.end <= body.len();
+    is_in.then_some(range).ok_or(RenameFault::OtherBody)
 }
 
 /// The end of a member after which none has begun.

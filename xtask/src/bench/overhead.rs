@@ -53,7 +53,8 @@ pub struct OverheadArguments {
     /// Measure several copies with flow control too, while nothing waits
     #[arg(long)]
     queues: bool,
-    /// Measure several copies too that each rewrite the model
+    /// Measure several copies too that each rewrite the model of requests, and others that rename it
+    /// in answers besides
     #[arg(long)]
     rewrite: bool,
     /// Measure this module instead of the one built here
@@ -146,14 +147,19 @@ impl Case {
 async fn measure(arguments: &OverheadArguments, envoy: &Envoy, wasm: &Path) -> Result<()> {
     let upstream = Upstream::start(ENDPOINTS, arguments.first_port).await?;
     let bench = Bench::new(envoy, wasm, upstream.addresses());
+    let rewriting = |is_public| {
+        let copies = COPIES;
+        arguments
+            .rewrite
+            .then_some(Host::Rewrite { copies, is_public })
+    };
     let hosts = [
         Some(Host::None),
         Some(Host::Wasm { copies: 1 }),
         Some(Host::Wasm { copies: COPIES }),
         arguments.queues.then_some(Host::Queues { copies: COPIES }),
-        arguments
-            .rewrite
-            .then_some(Host::Rewrite { copies: COPIES }),
+        rewriting(false),
+        rewriting(true),
         arguments.ext_proc.map(|server| Host::ExtProc { server }),
     ];
     let mut subjects = Vec::new();

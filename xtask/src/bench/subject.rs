@@ -26,8 +26,9 @@ pub(super) enum Host {
     Wasm { copies: u32 },
     /// The same with queues, and with room for all requests.
     Queues { copies: u32 },
-    /// The same, and each copy gives the model another name.
-    Rewrite { copies: u32 },
+    /// The same, and each copy gives the model another name, and answers the first one again if they
+    /// are to be public.
+    Rewrite { copies: u32, is_public: bool },
     /// An external processor at this address.
     ExtProc { server: SocketAddr },
 }
@@ -91,7 +92,10 @@ impl fmt::Display for Host {
             Self::Wasm { copies: 1 } => f.pad("wasm"),
             Self::Wasm { copies } => f.pad(&format!("wasm x{copies}")),
             Self::Queues { copies } => f.pad(&format!("queues x{copies}")),
-            Self::Rewrite { copies } => f.pad(&format!("rewrite x{copies}")),
+            Self::Rewrite { copies, is_public } => {
+                let name = if *is_public { "public" } else { "rewrite" };
+                f.pad(&format!("{name} x{copies}"))
+            }
             Self::ExtProc { .. } => f.pad("ext_proc"),
         }
     }
@@ -105,13 +109,16 @@ impl Subject {
         let mut document = document(destination, bench.endpoints)?;
         match host {
             Host::Queues { .. } => document["pools"][0]["picker"] = queueing_picker(),
-            Host::Rewrite { copies } => document["pools"][0]["modelRewrites"] = rewrites(copies),
+            Host::Rewrite { copies, is_public } => {
+                document["pools"][0]["modelRewrites"] = rewrites(copies);
+                document["pools"][0]["publicNames"] = json!(is_public);
+            }
             Host::None | Host::Wasm { .. } | Host::ExtProc { .. } => {}
         }
         let mut bootstrap = compose(destination, addresses, bench.wasm, &document)?;
         match host {
             Host::None => remove_filter(&mut bootstrap)?,
-            Host::Wasm { copies } | Host::Queues { copies } | Host::Rewrite { copies } => {
+            Host::Wasm { copies } | Host::Queues { copies } | Host::Rewrite { copies, .. } => {
                 repeat_filter(&mut bootstrap, copies)?
             }
             Host::ExtProc { server } => {
@@ -178,7 +185,8 @@ fn queueing_picker() -> Value {
 fn rewrites(copies: u32) -> Value {
     let name = |copy| match copy {
         0 => MODEL.to_owned(),
-        _ => format!("{MODEL}-{copy}"),
+        // Of another length each, as names usually are.
+        _ => MODEL.to_owned() + &"-a".repeat(copy as usize),
     };
     let rule = |copy| {
         json!({"matches": [{"model": {"value": name(copy)}}],
