@@ -21,9 +21,9 @@ pub mod load_report;
 pub mod metric_spec;
 pub mod metrics;
 pub mod models;
+pub mod public_name;
 pub mod registry;
 pub mod rename;
-pub mod renaming;
 pub mod request;
 pub mod response;
 pub mod ring;
@@ -134,7 +134,7 @@ targets! {
     models 4096 "lists of the models that a server has"
     registry 2048 "registrations, the lease and discovery requests"
     rename 4096 "request bodies whose model gets another name, of every API"
-    renaming 4096 "response bodies with another name of the model"
+    public_name 4096 "response bodies with another name of the model"
     request 4096 "request bodies, of every API"
     response 4096 "response bodies, of every kind"
     ring 4096 "ring entries in shared data"

@@ -10,6 +10,7 @@ use picker_tests::recorder::Recorder;
 use picker_tests::{CHAT, DESTINATIONS, Draft, chat_body};
 use serde_json::json;
 use tokio::time::sleep;
+use xtask::compose::Destination;
 use xtask::http::{Length, head};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,4 +57,34 @@ fn gzip(body: &str) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(body.as_bytes())?;
     Ok(encoder.finish()?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exactly_one_model_is_left_also_where_it_has_its_name_already() -> Result<()> {
+    let recorder = Recorder::start().await?;
+    let mut draft = Draft::with_endpoints(Destination::OriginalDst, &[recorder.address()])?;
+    draft.pool()?["modelRewrites"] = json!([{"targets": [{"modelRewrite": "base"}]}]);
+    let stack = draft.start().await?;
+    for (sent, expected) in [
+        (
+            r#"{"model":"x","a":1,"model":"base"}"#,
+            r#"{"a":1,"model":"base"}"#,
+        ),
+        (
+            r#"{"model":"x","model":"y","a":1}"#,
+            r#"{"model":"base","a":1}"#,
+        ),
+        (r#"{"model":"base","a":1}"#, r#"{"model":"base","a":1}"#),
+        (r#"{ }"#, r#"{"model":"base" }"#),
+    ] {
+        let response = stack.request("POST", CHAT, &[], sent.as_bytes()).await?;
+        ensure!(response.status == 200, "{sent}: {}", response.text());
+        assert_eq!(recorder.take_one()?.body, expected, "{sent}");
+    }
+    let many = format!("{{{}}}", [r#""model":"x""#; 9].join(","));
+    let response = stack.request("POST", CHAT, &[], many.as_bytes()).await?;
+    ensure!(response.status == 400, "{}", response.text());
+    let reason = response.header("x-llm-d-request-dropped-reason");
+    assert_eq!(reason, Some("rejected-unclear-model"));
+    Ok(())
 }

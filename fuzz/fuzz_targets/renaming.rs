@@ -1,4 +1,0 @@
-//! See `picker_fuzz::renaming`.
-#![cfg_attr(fuzzing, no_main)]
-
-picker_fuzz::main!(renaming);
