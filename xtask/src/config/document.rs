@@ -171,10 +171,13 @@ fn summary(role: &Role) -> String {
 
 fn filter(config: &Config) -> String {
     let pools = config.pools.iter().map(|pool| {
-        let endpoints = pool.endpoints.len();
-        let s = if endpoints == 1 { "" } else { "s" };
         let (name, engine) = (&pool.name, pool.engine.name());
-        format!("pool {name}: {endpoints} endpoint{s}, {engine}")
+        let endpoints = match (pool.discovery.is_some(), pool.endpoints.len()) {
+            (true, _) => "discovered endpoints".to_owned(),
+            (false, 1) => "1 endpoint".to_owned(),
+            (false, count) => format!("{count} endpoints"),
+        };
+        format!("pool {name}: {endpoints}, {engine}")
     });
     pools.collect::<Vec<_>>().join("; ")
 }

@@ -189,10 +189,15 @@ fn is_filter(node: &Node) -> bool {
     matches!(pools, Some(Kind::List(_))) || page == Some("page")
 }
 
-/// Whether a pool has endpoints, as pools of other things have not.
+/// Whether a pool has endpoints or says who is asked for them, as pools of other things do not.
 fn has_endpoints(node: &Node) -> bool {
+    let has = |pool: &Node| {
+        ["endpoints", "discovery"]
+            .iter()
+            .any(|it| pool.get(it).is_some())
+    };
     let pools = node.get("pools").map(|it| &it.kind);
-    matches!(pools, Some(Kind::List(pools)) if pools.iter().any(|it| it.get("endpoints").is_some()))
+    matches!(pools, Some(Kind::List(pools)) if pools.iter().any(has))
 }
 
 /// Whether the document is one of Kubernetes.
@@ -324,6 +329,10 @@ mod tests {
         check(
             "kind: WasmPlugin\nspec:\n  pools:\n  - name: a\n  pluginConfig:\n    pools:\n    - endpoints: []\n",
             &["f filter 6"],
+        );
+        check(
+            "kind: EnvoyFilter\nspec:\n  value: |\n    {\"pools\": [{\"discovery\": {}}]}\n",
+            &["f#spec.value filter 1"],
         );
         check(
             "kind: List\nitems:\n- config:\n    kind: EndpointPickerConfig\n- plugins: []\n",
