@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use picker_tests::load::{Load, LoadOptions};
 use picker_tests::stub::Stub;
-use picker_tests::{DESTINATIONS, Draft, Stack, eventually, servers};
+use picker_tests::{DESTINATIONS, Draft, Stack, eventually, servers, set_faults};
 use serde_json::{Value, json};
 use sim::server::{Server, ServerOptions};
 use tokio::time::{Instant, sleep};
@@ -122,6 +123,54 @@ async fn a_request_in_flight_outlives_its_endpoint() -> Result<()> {
         knows(&stack, &left).await?;
         let response = connection.response(false).await?;
         assert_eq!(response.status, 200, "{destination:?} {}", response.text());
+        stack.wait_until_idle().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_replaced_under_load_costs_nothing_and_one_that_dies_little() -> Result<()>
+{
+    for destination in DESTINATIONS {
+        let (stack, registry, all) = start(destination, 3, json!({})).await?;
+        let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+        registry.set(200, &list(&all[..2]));
+        knows(&stack, &all[..2]).await?;
+        let options = LoadOptions {
+            clients: 8,
+            patience: Duration::from_secs(10),
+        };
+        let load = Load::start(stack.addresses.traffic, options);
+        load.more(100).await?;
+        registry.set(200, &list(&all[1..]));
+        knows(&stack, &all[1..]).await?;
+        // What it has in flight ends within this time.
+        load.more(50).await?;
+        set_faults(&stack.servers[0], &json!({"refuse": true}))?;
+        load.more(150).await?;
+        let tally = load.stop().await?;
+        ensure!(
+            tally.failed() == 0,
+            "{destination:?}: {} failed",
+            tally.failed()
+        );
+        ensure!(
+            tally.served_by(&stack.servers[2]) > 0,
+            "nobody went to the new one"
+        );
+        // The list still has one that is dead. Retries go elsewhere only where the destination is a
+        // list; each worker tries once.
+        set_faults(&stack.servers[1], &json!({"refuse": true}))?;
+        let mut failed = 0;
+        for prompt in 0..40 {
+            let response = stack.chat(&format!("prompt {prompt}")).await?;
+            failed += usize::from(response.status != 200);
+        }
+        let most = match destination {
+            Destination::OverrideHost => 0,
+            Destination::OriginalDst => 2,
+        };
+        ensure!(failed <= most, "{destination:?}: {failed} failed");
         stack.wait_until_idle().await?;
     }
     Ok(())
