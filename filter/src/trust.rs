@@ -17,7 +17,10 @@ impl Worker {
         };
         let trust = &self.config.trust;
         let sources = [trust.priority_source(config), trust.fairness_source(config)];
+        // A request may wait for long, and clients decide how long their headers are.
+        let asks = |name: &String| config.plan.headers.contains(name);
         if sources == [None; 2] {
+            request.headers.retain(|(name, _)| asks(name));
             return;
         }
         let [priority, fairness] = sources.map(|it| it.map(|source| found(source, request)));
@@ -33,8 +36,6 @@ impl Worker {
             request.priority = trust.priority(value.as_deref(), config);
         }
         request.fairness_id = id;
-        // A request may wait for long, and clients decide how long these are.
-        let asks = |name: &String| config.plan.headers.contains(name);
         request.headers.retain(|(name, _)| asks(name));
     }
 }
