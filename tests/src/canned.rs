@@ -13,41 +13,37 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc};
-use tokio::task::JoinHandle;
+
+use crate::listening::Listening;
 
 /// A server on a free port that answers every request with the same bytes.
 pub struct Canned {
-    address: SocketAddr,
+    listening: Listening,
     connections: Arc<AtomicUsize>,
-    task: JoinHandle<()>,
 }
 
 impl Canned {
     /// Starts a server; `answer` is a whole response.
     pub async fn start(answer: impl Into<Vec<u8>>) -> Result<Self> {
         let answer: Arc<[u8]> = answer.into().into();
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
         let connections = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&connections);
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                count.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(serve(stream, Arc::clone(&answer)));
-            }
-        });
+        let listening = Listening::start(move |stream| {
+            count.fetch_add(1, Ordering::Relaxed);
+            serve(stream, Arc::clone(&answer))
+        })
+        .await?;
         Ok(Self {
-            address,
+            listening,
             connections,
-            task,
         })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address()
     }
 
     /// How many connections there have been.
@@ -58,50 +54,27 @@ impl Canned {
 
 /// A server on a free port that takes bodies of any size and keeps none.
 pub struct Sink {
-    address: SocketAddr,
+    listening: Listening,
     largest: Arc<AtomicUsize>,
-    task: JoinHandle<()>,
 }
 
 impl Sink {
     /// Starts a server.
     pub async fn start() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
         let largest = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&largest);
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(swallow(stream, Arc::clone(&seen)));
-            }
-        });
-        Ok(Self {
-            address,
-            largest,
-            task,
-        })
+        let listening = Listening::start(move |stream| swallow(stream, Arc::clone(&seen))).await?;
+        Ok(Self { listening, largest })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address()
     }
 
     /// The bytes of the largest body so far.
     pub fn largest(&self) -> usize {
         self.largest.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Drop for Canned {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -144,44 +117,27 @@ async fn swallow(stream: TcpStream, largest: Arc<AtomicUsize>) {
 /// A server on a free port that sends the answer to a POST in pieces, each when it is told to; any
 /// other request gets the metrics of an idle vLLM.
 pub struct Stepwise {
-    address: SocketAddr,
+    listening: Listening,
     pieces: mpsc::Sender<Vec<u8>>,
-    task: JoinHandle<()>,
 }
 
 impl Stepwise {
     /// Starts a server.
     pub async fn start() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
         let (pieces, queue) = mpsc::channel(1);
         let queue = Arc::new(Mutex::new(queue));
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(step(stream, Arc::clone(&queue)));
-            }
-        });
-        Ok(Self {
-            address,
-            pieces,
-            task,
-        })
+        let listening = Listening::start(move |stream| step(stream, Arc::clone(&queue))).await?;
+        Ok(Self { listening, pieces })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address()
     }
 
     /// Sends the next piece of the answer.
     pub async fn send(&self, piece: impl Into<Vec<u8>>) -> Result<()> {
         Ok(self.pieces.send(piece.into()).await?)
-    }
-}
-
-impl Drop for Stepwise {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

@@ -13,17 +13,16 @@ use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use crate::kube::Api;
+use crate::listening::Listening;
 
 /// A running server. It speaks plain HTTP; an Envoy before it adds TLS.
 pub struct KubeServer {
-    address: SocketAddr,
+    listening: Listening,
     state: Shared,
-    task: JoinHandle<()>,
 }
 
 /// What a server knows.
@@ -60,35 +59,19 @@ impl KubeServer {
             ..KubeState::default()
         };
         let state = Arc::new(Mutex::new(state));
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
         let shared = Arc::clone(&state);
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&shared)));
-            }
-        });
-        Ok(Self {
-            address,
-            state,
-            task,
-        })
+        let listening = Listening::start(move |stream| serve(stream, Arc::clone(&shared))).await?;
+        Ok(Self { listening, state })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address()
     }
 
     /// What it knows, to be looked at and changed; not across a wait.
     pub fn state(&self) -> MutexGuard<'_, KubeState> {
         locked(&self.state)
-    }
-}
-
-impl Drop for KubeServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

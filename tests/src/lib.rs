@@ -8,6 +8,7 @@ pub mod held;
 pub mod http2;
 pub mod kube;
 pub mod kube_server;
+mod listening;
 pub mod load;
 pub mod manifests;
 pub mod queueing;

@@ -4,7 +4,7 @@
 //! than its head says is an error of the connection, and shows in the request after it.
 
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, ensure};
@@ -16,14 +16,14 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::net::TcpStream;
+
+use crate::listening::Listening;
 
 /// A server on a free port. Scrapes get the metrics of an idle vLLM, and are not kept.
 pub struct Recorder {
-    address: SocketAddr,
+    listening: Listening,
     shared: Arc<Shared>,
-    task: JoinHandle<()>,
 }
 
 /// A request as it came.
@@ -50,27 +50,20 @@ struct Shared {
 impl Recorder {
     /// Starts a server.
     pub async fn start() -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
         let shared = Arc::<Shared>::default();
         let own = Arc::clone(&shared);
-        let task = tokio::spawn(async move {
-            let mut connection = 0;
-            while let Ok((stream, _)) = listener.accept().await {
-                connection += 1;
-                tokio::spawn(serve(stream, connection, Arc::clone(&own)));
-            }
-        });
-        Ok(Self {
-            address,
-            shared,
-            task,
+        let mut connection = 0;
+        let listening = Listening::start(move |stream| {
+            connection += 1;
+            serve(stream, connection, Arc::clone(&own))
         })
+        .await?;
+        Ok(Self { listening, shared })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address()
     }
 
     /// Answers the next requests with these statuses, and those after them with 200.
@@ -88,12 +81,6 @@ impl Recorder {
         let mut requests = self.take();
         ensure!(requests.len() == 1, "not one request but {requests:?}");
         requests.pop().context("no request")
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::net::TcpStream;
 
 use crate::canned::IDLE;
+use crate::listening::Listening;
 
 /// An answer as it goes over the wire.
 #[derive(Clone, Debug)]
@@ -24,9 +24,8 @@ pub struct Script {
 /// A server on a free port that gives the answer whose number a request names in the header
 /// [`SCRIPT`]; to requests without one it is an idle vLLM.
 pub struct Scripted {
-    address: SocketAddr,
+    listening: Listening,
     heads: Heads,
-    task: JoinHandle<()>,
 }
 
 type Heads = Arc<Mutex<Vec<String>>>;
@@ -34,38 +33,24 @@ type Heads = Arc<Mutex<Vec<String>>>;
 impl Scripted {
     /// Starts a server.
     pub async fn start(scripts: Vec<Script>) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
         let scripts: Arc<[Script]> = scripts.into();
         let heads = Heads::default();
         let seen = Arc::clone(&heads);
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&scripts), Arc::clone(&seen)));
-            }
-        });
-        Ok(Self {
-            address,
-            heads,
-            task,
-        })
+        let listening =
+            Listening::start(move |stream| serve(stream, Arc::clone(&scripts), Arc::clone(&seen)))
+                .await?;
+        Ok(Self { listening, heads })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address()
     }
 
     /// The heads of the requests that named an answer, in lower case.
     pub fn heads(&self) -> Vec<String> {
         let heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
         heads.clone()
-    }
-}
-
-impl Drop for Scripted {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

@@ -11,14 +11,14 @@ use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::net::TcpStream;
+
+use crate::listening::Listening;
 
 /// A server on a free port that answers every request with the status and the body set last.
 pub struct Stub {
-    address: SocketAddr,
+    listening: Listening,
     answer: Shared,
-    task: JoinHandle<()>,
 }
 
 type Shared = Arc<Mutex<(u16, String, Vec<String>)>>;
@@ -27,24 +27,14 @@ impl Stub {
     /// Starts a server.
     pub async fn start(status: u16, body: &str) -> Result<Self> {
         let answer: Shared = Arc::new(Mutex::new((status, body.to_owned(), Vec::new())));
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
         let shared = Arc::clone(&answer);
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&shared)));
-            }
-        });
-        Ok(Self {
-            address,
-            answer,
-            task,
-        })
+        let listening = Listening::start(move |stream| serve(stream, Arc::clone(&shared))).await?;
+        Ok(Self { listening, answer })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address()
     }
 
     /// What it answers from now on.
@@ -57,12 +47,6 @@ impl Stub {
     pub fn asked(&self) -> Vec<String> {
         let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         answer.2.clone()
-    }
-}
-
-impl Drop for Stub {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

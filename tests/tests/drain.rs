@@ -6,14 +6,13 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use picker_tests::held::Held;
 use picker_tests::manifests::{read, skeleton};
-use picker_tests::{CHAT, chat_body, directory, envoy, eventually, module};
+use picker_tests::{CHAT, chat_body, eventually, module};
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::time::{Duration, timeout};
-use xtask::bootstrap::Bootstrap;
 use xtask::http::{fetch, post};
 use xtask::ports;
-use xtask::proxy::{Proxy, ProxyOptions};
+use xtask::proxy::Proxy;
 use xtask::wasm::Variant;
 use xtask::workspace::root;
 
@@ -89,16 +88,7 @@ async fn start(server: SocketAddr) -> Result<(Proxy, Ports)> {
     ));
     skeleton::set_endpoints(&mut bootstrap, &[server]);
     set_ports(&mut bootstrap, &ports)?;
-    let directory = directory();
-    std::fs::create_dir_all(&directory)?;
-    let file = directory.join("composed.json");
-    std::fs::write(&file, bootstrap.to_string())?;
-    let options = ProxyOptions {
-        concurrency: Some(2),
-        directory,
-        arguments: &[],
-    };
-    let proxy = Proxy::start(envoy()?, &Bootstrap::read(&file)?, &options).await?;
+    let proxy = skeleton::start(&bootstrap).await?;
     Ok((proxy, ports))
 }
 

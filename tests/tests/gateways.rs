@@ -5,15 +5,11 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result, ensure};
 use picker_tests::canned::Canned;
 use picker_tests::manifests::{Manifest, below, envoy_gateway, istio, skeleton};
-use picker_tests::{
-    CHAT, DESTINATION, chat_body, directory, envoy, eventually, module, requests, servers,
-};
+use picker_tests::{CHAT, DESTINATION, chat_body, eventually, module, requests, servers};
 use serde_json::{Value, json};
 use sim::server::Server;
-use xtask::bootstrap::Bootstrap;
 use xtask::http::{Connection, fetch};
 use xtask::ports;
-use xtask::proxy::{Proxy, ProxyOptions};
 use xtask::wasm::Variant;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,16 +106,7 @@ async fn routes_by_prompt(mut bootstrap: Value, servers: &[Server]) -> Result<()
     let listener = "/static_resources/listeners/0/address/socket_address/port_value";
     *bootstrap.pointer_mut(listener).context("no listener")? = json!(traffic.port());
     bootstrap["admin"]["address"]["socket_address"]["port_value"] = json!(admin.port());
-    let directory = directory();
-    std::fs::create_dir_all(&directory)?;
-    let file = directory.join("composed.json");
-    std::fs::write(&file, bootstrap.to_string())?;
-    let options = ProxyOptions {
-        concurrency: Some(2),
-        directory,
-        arguments: &[],
-    };
-    let proxy = Proxy::start(envoy()?, &Bootstrap::read(&file)?, &options).await?;
+    let proxy = skeleton::start(&bootstrap).await?;
     let evil = Canned::start("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil").await?;
     let spoofed = evil.address().to_string();
     // The second is longer than a gateway holds by default.

@@ -5,7 +5,25 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use xtask::bootstrap::Bootstrap;
+use xtask::proxy::{Proxy, ProxyOptions};
 use xtask::workspace::root;
+
+use crate::{directory, envoy};
+
+/// Starts an Envoy of two workers with this configuration.
+pub async fn start(bootstrap: &Value) -> Result<Proxy> {
+    let directory = directory();
+    std::fs::create_dir_all(&directory)?;
+    let file = directory.join("composed.json");
+    std::fs::write(&file, bootstrap.to_string())?;
+    let options = ProxyOptions {
+        concurrency: Some(2),
+        directory,
+        arguments: &[],
+    };
+    Proxy::start(envoy()?, &Bootstrap::read(&file)?, &options).await
+}
 
 /// A listener with a connection manager that has these filters, before the router, and these routes
 /// for all hosts; `name` is that of the listener and of its route table.
