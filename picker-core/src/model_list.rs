@@ -29,8 +29,7 @@ impl Config {
         let mut known: SortedMap<&str, ()> = SortedMap::default();
         let mut models: Vec<Value> = Vec::new();
         for id in self.named(pools).chain(served) {
-            if known.get(&id).is_none() {
-                known.insert(id, ());
+            if known.add(id, ()) {
                 models.push(model(id));
             }
         }

@@ -44,6 +44,15 @@ impl<K: Ord, V> SortedMap<K, V> {
         }
     }
 
+    /// Adds a key, unless it is there already; whether it was added.
+    pub fn add(&mut self, key: K, value: V) -> bool {
+        let place = self.place(&key);
+        if let Err(place) = place {
+            self.0.insert(place, (key, value));
+        }
+        place.is_err()
+    }
+
     /// Takes a key out; its value.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let place = self.place(key).ok()?;
