@@ -1,6 +1,6 @@
 //! Whose a request is, and what its model is called there.
 
-use picker_core::{Refusal, Stat, Timestamp, is_header_value};
+use picker_core::{MODEL_HEADERS, Refusal, Stat, Timestamp, is_header_value};
 
 use crate::host::{self, Host};
 use crate::reading::Reading;
@@ -102,10 +102,8 @@ impl Worker {
         let Some(model) = model.filter(|_| self.config.model_headers.is_some()) else {
             return;
         };
-        for (name, value) in [
-            ("x-gateway-model-name", model),
-            ("x-gateway-base-model-name", self.config.base_model(model)),
-        ] {
+        let told = [model, self.config.base_model(model)];
+        for (name, value) in MODEL_HEADERS.into_iter().zip(told) {
             if let Err(error) = host::set_request_header(name, value) {
                 log::error!("picker: the host refused the header {name}: {error:?}");
             }

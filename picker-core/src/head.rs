@@ -175,6 +175,9 @@ pub fn prefers_cached(value: &[u8]) -> bool {
     tokens.any(|it| it.trim_ascii().eq_ignore_ascii_case(b"if-available"))
 }
 
+/// What `modelHeaders` writes: the model of a request, and the model that it is an adapter of.
+pub const MODEL_HEADERS: [&str; 2] = ["x-gateway-model-name", "x-gateway-base-model-name"];
+
 /// Request headers that only the picker may set: a client's are removed before anything else.
 pub const OWNED_HEADERS: [&str; 10] = [
     "x-gateway-destination-endpoint",
@@ -184,8 +187,8 @@ pub const OWNED_HEADERS: [&str; 10] = [
     "x-encoder-hosts-ports",
     "x-data-parallel-host-port",
     "x-kv-cache-source-host-port",
-    "x-gateway-model-name",
-    "x-gateway-base-model-name",
+    MODEL_HEADERS[0],
+    MODEL_HEADERS[1],
     "test-epp-endpoint-selection",
 ];
 

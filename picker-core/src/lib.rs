@@ -124,7 +124,7 @@ pub use flow::{
     UsageLimit, WaitId, Waiting, wanted_ttft,
 };
 pub use handler::{Decider, Handler, Outcome, Stages};
-pub use head::{Course, Head, OWNED_HEADERS, prefers_cached};
+pub use head::{Course, Head, MODEL_HEADERS, OWNED_HEADERS, prefers_cached};
 pub use health::{Health, Verdict};
 pub use identity::{Identity, Source};
 pub use kv_source::KvSource;

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use picker_core::{Config, ConfigError, Destination, Role, parse_config};
+use picker_core::{Config, ConfigError, Destination, MODEL_HEADERS, Role, parse_config};
 
 use super::place::Place;
 
@@ -81,6 +81,3 @@ impl<'a> Plugin<'a> {
         self.header().into_iter().chain(of_model).collect()
     }
 }
-
-/// What `modelHeaders` writes.
-pub(super) const MODEL_HEADERS: [&str; 2] = ["x-gateway-model-name", "x-gateway-base-model-name"];

@@ -1,8 +1,10 @@
 //! What a second match of the route changes.
 
+use picker_core::MODEL_HEADERS;
+
 use crate::config::finding::Finding;
 use crate::config::model::{Manager, Model};
-use crate::config::plugin::{MODEL_HEADERS, Plugin};
+use crate::config::plugin::Plugin;
 use crate::config::route::Route;
 
 /// The filters before the picker run with the settings of the route without a pick, and the
