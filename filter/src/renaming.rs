@@ -40,20 +40,22 @@ pub(crate) fn rename(place: &ModelPlace, name: &str, sent: Sent) -> Result<usize
         Encoding::Identity | Encoding::Unknown => sent.body,
     };
     place.rename(&mut body, name).map_err(Unrenamed::Body)?;
-    // The length first, for it can be taken back, and a body that is kept twice costs more.
+    // Headers first, for nothing is changed yet where the host refuses them; and the length can be
+    // taken back, where keeping a body twice would cost more.
+    let is_coded = matches!(sent.encoding, Encoding::Known(_));
     let has_other_length = sent.has_length && body.len() != old_length;
-    let said = has_other_length.then(|| say_length(body.len()));
-    let replaced = said.unwrap_or(Ok(())).and_then(|()| {
+    let coding = is_coded.then(|| host::remove_request_header("content-encoding"));
+    let mended = coding.unwrap_or(Ok(())).and_then(|()| {
+        let said = has_other_length.then(|| say_length(body.len()));
+        said.unwrap_or(Ok(()))
+    });
+    let replaced = mended.and_then(|()| {
         let replaced = host::replace_buffer(Buffer::RequestBody, &body);
         if replaced.is_err() && has_other_length {
             let _ = say_length(old_length);
         }
         replaced
     });
-    if replaced.is_ok() && matches!(sent.encoding, Encoding::Known(_)) {
-        // A server that is told of a coding which is not there fails this request alone.
-        let _ = host::remove_request_header("content-encoding");
-    }
     match replaced {
         Ok(()) => Ok(body.len()),
         Err(error) => {

@@ -167,12 +167,13 @@ impl Stream {
     /// Holds the headers until the body is read or, where the host cannot, leaves that to the filter
     /// behind this one.
     fn hold(&self) -> Action {
-        let releases = Destination::FilterState {
+        let destination = &self.worker.borrow().config.destination;
+        let Destination::FilterState {
             holds_headers: false,
-        };
-        if self.worker.borrow().config.destination != releases {
+        } = destination
+        else {
             return Action::Pause;
-        }
+        };
         // The body may change, and headers that went on cannot: the filter that holds them counts.
         let _ = host::remove_request_header("content-length");
         Action::Continue
